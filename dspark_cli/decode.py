@@ -1,0 +1,184 @@
+"""The decode loop: propose, score, verify, commit, rewind.
+
+The target judges every token, so a bad drafter costs time and never changes the text. This
+module knows token ids and arrays; it knows nothing of files, text or terminals. Plain decoding
+is the very same loop with a drafter that never proposes.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from dspark_cli.errors import InterruptedRunError
+from dspark_cli.events import Event, Finish, FinishReason, Prefill, Round
+from dspark_cli.verify import Rows, Verdict, verify
+
+
+class Scored(Protocol):
+    """What one forward pass of the target says."""
+
+    @property
+    def logits(self) -> Rows: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class Target(Protocol):
+    """The model whose answer it is; rows and taps are valid until its next decode."""
+
+    @property
+    def chunk(self) -> int:
+        """Prompt tokens that one decode takes."""
+
+    def read(self, tokens: Sequence[int], position: int, /) -> float: ...
+    def score(self, tokens: Sequence[int], position: int, /) -> Scored: ...
+    def taps(self, rows: int, /) -> np.ndarray: ...
+    def rewind(self, position: int, /) -> None: ...
+
+
+class Draft(Protocol):
+    """Proposed tokens, and the drafter's trust in each."""
+
+    @property
+    def tokens(self) -> tuple[int, ...]: ...
+    @property
+    def confidences(self) -> tuple[float, ...]: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class Drafter(Protocol):
+    """Proposes what the target may say next, from the taps of all that was said."""
+
+    def propose(self, last: int, position: int, most: int, /) -> Draft: ...
+    def observe(self, taps: np.ndarray, position: int, /) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyDraft:
+    """Nothing was proposed: the target's own choice is the round's only token."""
+
+    tokens: tuple[int, ...] = ()
+    confidences: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+
+class NoDrafter:
+    """Plain decoding: never proposes, needs no taps."""
+
+    def propose(self, last: int, position: int, most: int) -> Draft:  # noqa: ARG002
+        return EmptyDraft()
+
+    def observe(self, taps: np.ndarray, position: int) -> float:  # noqa: ARG002
+        return 0.0
+
+
+Ends = Callable[[int], FinishReason | None]
+"""Asked about every committed token in order: the reason to end with it, or None to go on."""
+
+
+@dataclass(slots=True)
+class Decoding:
+    """One run: a prompt, its continuation, and where it stands.
+
+    ``room`` is the number of positions the run may fill; ``limit`` the number of tokens it may
+    commit, None for no limit. Iterating yields Prefill, then Round, then one Finish.
+    """
+
+    target: Target
+    drafter: Drafter
+    prompt: Sequence[int]
+    choose: Callable[[np.ndarray], int]
+    room: int
+    limit: int | None = None
+    ends: Ends = lambda _: None
+    clock: Callable[[], float] = time.perf_counter
+    position: int = field(init=False, default=0)  # tokens in the target's memory
+    produced: int = field(init=False, default=0)
+    last: int = field(init=False)  # the newest token, not in memory yet
+    _mark: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self.last = self.prompt[-1]
+
+    def __iter__(self) -> Iterator[Event]:
+        try:
+            yield from self._prefill()
+            reason: FinishReason | None = None
+            self._mark = self.clock()
+            while (reason := reason or self._exhausted()) is None:
+                round_, reason = self._round()
+                yield round_
+        except InterruptedRunError:
+            reason = "interrupted"
+        yield Finish(reason, self.position)
+
+    def _prefill(self) -> Iterator[Prefill]:
+        """Read all but the last prompt token, which the first round scores."""
+        total = len(self.prompt) - 1
+        while self.position < total:
+            chunk = self.prompt[self.position : min(self.position + self.target.chunk, total)]
+            score_seconds = self.target.read(chunk, self.position)
+            inject_seconds = self.drafter.observe(self.target.taps(len(chunk)), self.position)
+            self.position += len(chunk)
+            yield Prefill(self.position, total, score_seconds, inject_seconds)
+
+    def _exhausted(self) -> FinishReason | None:
+        if self.produced == self.limit:
+            return "length"
+        return "context_full" if self.position >= self.room else None
+
+    def _round(self) -> tuple[Round, FinishReason | None]:
+        began = self.position
+        draft = self._propose()
+        scored = self.target.score([self.last, *draft.tokens], began)
+        verdict = verify(draft.tokens, scored.logits, self.choose, began + 1)
+        tokens, reason = self._commit(draft.tokens, verdict)
+        inject_seconds = 0.0
+        if reason is None:
+            inject_seconds = self.drafter.observe(self.target.taps(len(tokens)), began)
+        self.position += len(tokens)
+        self.target.rewind(self.position)
+        self.last = tokens[-1]
+        self.produced += len(tokens)
+        cut = len(tokens) <= verdict.accepted  # the run ended inside the accepted draft
+        accepted = len(tokens) if cut else verdict.accepted
+        return Round(
+            tokens=tokens,
+            position=began,
+            proposed=len(draft.tokens),
+            scored=len(draft.tokens),
+            accepted=accepted,
+            ignored=len(draft.tokens) - accepted if cut else 0,
+            confidences=draft.confidences,
+            draft_seconds=draft.seconds,
+            score_seconds=scored.seconds,
+            inject_seconds=inject_seconds,
+            seconds=self._lap(),
+        ), reason
+
+    def _propose(self) -> Draft:
+        """A draft no longer than what may still be committed: one token is the target's own."""
+        most = self.room - self.position - 1
+        if self.limit is not None:
+            most = min(most, self.limit - self.produced - 1)
+        return self.drafter.propose(self.last, self.position, most) if most > 0 else EmptyDraft()
+
+    def _commit(
+        self, draft: Sequence[int], verdict: Verdict
+    ) -> tuple[tuple[int, ...], FinishReason | None]:
+        """The agreed prefix and the bonus, cut behind the first token that ends the run."""
+        committed = (*draft[: verdict.accepted], verdict.bonus)
+        for index, token in enumerate(committed):
+            if (reason := self.ends(token)) is not None:
+                return committed[: index + 1], reason
+        return committed, None
+
+    def _lap(self) -> float:
+        """Seconds since the last round ended, whatever the reader of the events did meanwhile."""
+        now = self.clock()
+        seconds, self._mark = now - self._mark, now
+        return seconds

@@ -1,0 +1,225 @@
+"""Add up what the rounds report: acceptance, lengths, time, and whether drafting paid.
+
+Names are those that vLLM and AIPerf share. A rate with nothing below the line is None, never NaN.
+Pure arithmetic over events.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+from dspark_cli.events import Finish, FinishReason, Prefill, Report, Round
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+Number = TypeVar("Number", int, float)
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+FOREIGN_ROUNDS = 32  # drafted rounds before a drafter is called a stranger
+FOREIGN_RATE = 0.2  # first-position acceptance below which it is called so
+
+
+def ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Sums over one run, or over several added together with ``merge``."""
+
+    n_prompt: int = 0
+    n_predict: int = 0
+    num_spec_steps: int = 0  # rounds with a scored draft
+    num_plain_steps: int = 0  # rounds without
+    num_proposed_draft_tokens: int = 0
+    num_draft_tokens: int = 0  # scored: accepted + rejected + ignored
+    num_accepted_draft_tokens: int = 0
+    num_rejected_draft_tokens: int = 0
+    num_ignored_draft_tokens: int = 0
+    histogram: dict[int, int] = field(default_factory=dict)  # accepted in a step -> steps
+    judged_per_pos: list[int] = field(default_factory=list)  # steps whose draft reached here
+    reached_per_pos: list[int] = field(default_factory=list)  # ... with all before accepted
+    accepted_per_pos: list[int] = field(default_factory=list)
+    confidence_sums: list[float] = field(default_factory=list)
+    confidence_counts: list[int] = field(default_factory=list)
+    prefill_seconds: float = 0.0
+    prefill_tokens: int = 0
+    decode_seconds: float = 0.0  # from the first round's start to the last one's end
+    draft_seconds: float = 0.0
+    score_seconds: float = 0.0
+    inject_seconds: float = 0.0
+    plain_score_seconds: list[float] = field(default_factory=list)  # single-token passes
+    finish_reason: FinishReason | None = None
+
+    def add(self, event: Report) -> None:
+        match event:
+            case Prefill():
+                self.prefill_seconds += event.score_seconds + event.inject_seconds
+                self.prefill_tokens = event.done
+            case Round():
+                self._add_round(event)
+            case Finish():
+                self.finish_reason = event.reason
+            case _:
+                pass
+
+    def _add_round(self, round_: Round) -> None:
+        self.n_predict += len(round_.tokens)
+        self.num_proposed_draft_tokens += round_.proposed
+        self.num_draft_tokens += round_.scored
+        self.num_accepted_draft_tokens += round_.accepted
+        self.num_rejected_draft_tokens += round_.rejected
+        self.num_ignored_draft_tokens += round_.ignored
+        self.decode_seconds += round_.seconds
+        self.draft_seconds += round_.draft_seconds
+        self.score_seconds += round_.score_seconds
+        self.inject_seconds += round_.inject_seconds
+        if not round_.scored:
+            self.num_plain_steps += 1
+            self.plain_score_seconds.append(round_.score_seconds)
+            return
+        self.num_spec_steps += 1
+        self.histogram[round_.accepted] = self.histogram.get(round_.accepted, 0) + 1
+        for position in range(round_.scored - round_.ignored):
+            _bump(self.judged_per_pos, position, by=1)
+            _bump(self.reached_per_pos, position, by=position <= round_.accepted)
+            _bump(self.accepted_per_pos, position, by=position < round_.accepted)
+        for position, confidence in enumerate(round_.confidences):
+            _bump(self.confidence_sums, position, by=confidence)
+            _bump(self.confidence_counts, position, by=1)
+
+    def merge(self, other: "Statistics") -> None:
+        """Add another run's sums to these."""
+        for name in (
+            "n_prompt", "n_predict", "num_spec_steps", "num_plain_steps",
+            "num_proposed_draft_tokens", "num_draft_tokens", "num_accepted_draft_tokens",
+            "num_rejected_draft_tokens", "num_ignored_draft_tokens", "prefill_seconds",
+            "prefill_tokens", "decode_seconds", "draft_seconds", "score_seconds", "inject_seconds",
+        ):  # fmt: skip
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for accepted, steps in other.histogram.items():
+            self.histogram[accepted] = self.histogram.get(accepted, 0) + steps
+        for name in (
+            "judged_per_pos", "reached_per_pos", "accepted_per_pos", "confidence_sums",
+            "confidence_counts",
+        ):  # fmt: skip
+            for position, value in enumerate(getattr(other, name)):
+                _bump(getattr(self, name), position, by=value)
+        self.plain_score_seconds += other.plain_score_seconds
+        self.finish_reason = other.finish_reason
+
+    @property
+    def rounds(self) -> int:
+        return self.num_spec_steps + self.num_plain_steps
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Tau: tokens per step that scored a draft, the bonus included."""
+        accepted = ratio(self.num_accepted_draft_tokens, self.num_spec_steps)
+        return None if accepted is None else 1 + accepted
+
+    @property
+    def draft_acceptance_rate(self) -> float | None:
+        return ratio(self.num_accepted_draft_tokens, self.num_draft_tokens)
+
+    @property
+    def acceptance_rate_per_pos(self) -> list[float | None]:
+        """Share of steps that accepted this draft position, of those whose draft reached it."""
+        return [
+            ratio(hits, judged)
+            for hits, judged in zip(self.accepted_per_pos, self.judged_per_pos, strict=True)
+        ]
+
+    @property
+    def conditional_acceptance_rate_per_pos(self) -> list[float | None]:
+        """The same, only among steps that had accepted every position before it."""
+        return [
+            ratio(hits, reached)
+            for hits, reached in zip(self.accepted_per_pos, self.reached_per_pos, strict=True)
+        ]
+
+    @property
+    def mean_confidence_per_pos(self) -> list[float | None]:
+        return [
+            ratio(total, count)
+            for total, count in zip(self.confidence_sums, self.confidence_counts, strict=True)
+        ]
+
+    @property
+    def mean_confidence(self) -> float | None:
+        return ratio(sum(self.confidence_sums), sum(self.confidence_counts))
+
+    @property
+    def other_seconds(self) -> float:
+        """Decode time outside llama.cpp's decode calls: Python, sampling, writing the text."""
+        inside = self.draft_seconds + self.score_seconds + self.inject_seconds
+        return max(self.decode_seconds - inside, 0.0)
+
+    @property
+    def looks_foreign(self) -> bool:
+        """Whether the drafter does not seem to have been made for this target."""
+        if not self.judged_per_pos or self.judged_per_pos[0] < FOREIGN_ROUNDS:
+            return False
+        return self.accepted_per_pos[0] < FOREIGN_RATE * self.judged_per_pos[0]
+
+    @property
+    def single_token_seconds(self) -> float | None:
+        """Median time of a target pass over one token."""
+        ordered = sorted(self.plain_score_seconds)
+        return ordered[len(ordered) // 2] if ordered else None
+
+    @property
+    def plain_seconds_estimate(self) -> float | None:
+        """What the same tokens would have taken one at a time."""
+        single = self.single_token_seconds
+        return None if single is None else single * self.n_predict
+
+    @property
+    def saved_seconds(self) -> float | None:
+        """Time that drafting saved; negative where it cost time; None without a draft."""
+        plain = self.plain_seconds_estimate
+        return plain - self.decode_seconds if plain is not None and self.num_spec_steps else None
+
+    def as_json(self) -> JsonObject:
+        """The documented keys, in the order of the README."""
+        return {
+            "n_prompt": self.n_prompt,
+            "n_predict": self.n_predict,
+            "num_spec_steps": self.num_spec_steps,
+            "num_plain_steps": self.num_plain_steps,
+            "num_proposed_draft_tokens": self.num_proposed_draft_tokens,
+            "num_draft_tokens": self.num_draft_tokens,
+            "num_accepted_draft_tokens": self.num_accepted_draft_tokens,
+            "num_rejected_draft_tokens": self.num_rejected_draft_tokens,
+            "num_ignored_draft_tokens": self.num_ignored_draft_tokens,
+            "mean_acceptance_length": self.mean_acceptance_length,
+            "draft_acceptance_rate": self.draft_acceptance_rate,
+            "acceptance_histogram": {
+                str(accepted): self.histogram[accepted] for accepted in sorted(self.histogram)
+            },
+            "acceptance_rate_per_pos": list(self.acceptance_rate_per_pos),
+            "conditional_acceptance_rate_per_pos": list(self.conditional_acceptance_rate_per_pos),
+            "mean_confidence": self.mean_confidence,
+            "mean_confidence_per_pos": list(self.mean_confidence_per_pos),
+        }
+
+    def timings_as_json(self) -> JsonObject:
+        """Seconds and speeds; ``saved_seconds`` is an estimate."""
+        return {
+            "prefill_seconds": self.prefill_seconds,
+            "prefill_tokens_per_second": ratio(self.prefill_tokens, self.prefill_seconds),
+            "decode_seconds": self.decode_seconds,
+            "decode_tokens_per_second": ratio(self.n_predict, self.decode_seconds),
+            "draft_seconds": self.draft_seconds,
+            "score_seconds": self.score_seconds,
+            "inject_seconds": self.inject_seconds,
+            "other_seconds": self.other_seconds,
+            "other_share": ratio(self.other_seconds, self.decode_seconds),
+            "single_token_seconds": self.single_token_seconds,
+            "plain_seconds_estimate": self.plain_seconds_estimate,
+            "saved_seconds": self.saved_seconds,
+        }
+
+
+def _bump(values: list[Number], index: int, by: Number) -> None:
+    """Add to an entry of a list that grows as needed."""
+    values.extend([0] * (index + 1 - len(values)))
+    values[index] += by

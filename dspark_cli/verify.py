@@ -1,0 +1,57 @@
+"""How much of a draft survives: the prefix that equals the target's own choices.
+
+The target chooses every token itself, greedily or by its sampler, and a draft is kept as far as it
+equals those choices. So any draft, of any length, leaves the text as it would have been. One pure
+function for both; it knows rows of logits and a chooser.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from dspark_cli.errors import LlamaError
+
+
+class Rows(Protocol):
+    """Rows of logits [n_vocab], one more than the draft has tokens."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int, /) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The target's judgement of one draft."""
+
+    accepted: int  # leading draft tokens that the target chose as well
+    bonus: int  # the target's choice after them
+
+
+def verify(
+    draft: Sequence[int], logits: Rows, choose: Callable[[np.ndarray], int], position: int = 0
+) -> Verdict:
+    """Walk down the rows until the target's choice differs from the draft's.
+
+    Row ``i`` judges ``draft[i]``, the row after the last accepted token supplies the bonus, and no
+    row behind it is looked at: a sampling chooser draws once per committed token. ``position`` is
+    where ``logits[0]`` predicts, for the message. Raises LlamaError on logits that are no numbers.
+    """
+    for accepted, proposed in enumerate(draft):
+        choice = _choose(logits[accepted], choose, position + accepted)
+        if choice != proposed:
+            return Verdict(accepted, choice)
+    return Verdict(len(draft), _choose(logits[len(draft)], choose, position + len(draft)))
+
+
+def _choose(row: np.ndarray, choose: Callable[[np.ndarray], int], position: int) -> int:
+    # The largest of a row is NaN if any entry is, and infinite if any is +inf or all are -inf;
+    # single -inf entries are tokens that the model forbids itself.
+    if not np.isfinite(row.max()):
+        raise LlamaError(
+            f"the target's logits for position {position} are not finite: the weights or the "
+            "computation are broken",
+            hint="try -fa off, another quantisation, or a fresh download of the target",
+        )
+    return choose(row)
