@@ -1,0 +1,69 @@
+"""A conversation as the target's own chat template writes it.
+
+A template comes with the model and is somebody else's program: it runs in jinja2's immutable
+sandbox, through llama-cpp-python's formatter, which keeps to the environment that Transformers
+gives its templates.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dspark_cli.errors import DsparkError, UsageError
+from dspark_cli.prompts import decode_text, read_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """What surrounds the user's text."""
+
+    system: str | None = None
+    template_file: Path | None = None  # instead of the one in the GGUF
+    variables: dict[str, Any] = field(default_factory=dict)  # handed to the template
+
+
+def parse_variables(text: str | None, *, no_thinking: bool) -> dict[str, Any]:
+    """``--chat-template-kwargs`` as a dictionary, with ``--no-thinking`` folded in."""
+    variables: dict[str, Any] = {"enable_thinking": False} if no_thinking else {}
+    if text is None:
+        return variables
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"--chat-template-kwargs is no JSON: {error.msg} at column {error.colno}"
+        ) from None
+    if not isinstance(given, dict):
+        raise UsageError(f"--chat-template-kwargs wants a JSON object, got {text}")
+    return variables | given
+
+
+def render_chat(
+    user: str, options: ChatOptions, *, template: str | None, bos: str, eos: str
+) -> str:
+    """The prompt that asks for the assistant's answer to ``user``.
+
+    Raises DsparkError with the template's own complaint, whatever went wrong inside it.
+    """
+    if options.template_file is not None:
+        raw = read_bytes(options.template_file)
+        template = decode_text(raw, str(options.template_file))
+    if not template:
+        raise DsparkError(
+            "the target carries no chat template",
+            hint="give one with --chat-template-file, or leave --chat out",
+        )
+    # llama.cpp is loaded by now; the import costs nothing more.
+    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+    messages = [{"role": "user", "content": user}]
+    if options.system is not None:
+        messages.insert(0, {"role": "system", "content": options.system})
+    try:
+        formatter = Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos)
+        return str(formatter(messages=messages, **options.variables).prompt)
+    except RecursionError:
+        raise DsparkError("the chat template failed: it never ends") from None
+    except Exception as error:  # noqa: BLE001  a foreign program may raise anything
+        raise DsparkError(f"the chat template failed: {type(error).__name__}: {error}") from None

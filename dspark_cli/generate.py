@@ -1,0 +1,218 @@
+"""From a prompt to text and numbers: one run of an open pair.
+
+This is the package as a library::
+
+    options = PairOptions(model=find_target("smollm2"), draft=find_drafter("smollm2"))
+    with open_pair(options) as pair:
+        run = Generation(pair, chat_prompt(pair, "Explain rainbows to a child."))
+        for text in run.text_pieces():
+            print(text, end="", flush=True)
+        print(run.statistics.mean_acceptance_length)
+"""
+
+import codecs
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from dspark_cli.chat import ChatOptions, render_chat
+from dspark_cli.decode import Decoding, NoDrafter
+from dspark_cli.engine.sampler import open_chooser, random_seed
+from dspark_cli.errors import DsparkError, InterruptedRunError, UsageError
+from dspark_cli.events import Finish, FinishReason, Report, Round, Text
+from dspark_cli.options import GenerationOptions
+from dspark_cli.pair import Pair
+from dspark_cli.stats import JsonObject, Statistics
+from dspark_cli.text import Segment, TextStream
+from dspark_cli.versions import versions
+
+SINGLE_PASSES = (
+    3  # single-token passes measured after a run; their median stands for plain decoding
+)
+
+
+class Generation:
+    """One run: iterate over it to go on, read its result at any time.
+
+    Raises UsageError for an empty prompt, DsparkError for one that the context cannot hold.
+    """
+
+    def __init__(
+        self, pair: Pair, prompt: Sequence[int], options: GenerationOptions | None = None
+    ) -> None:
+        options = options or GenerationOptions()
+        if not options.sampling.greedy and options.sampling.seed is None:
+            options = replace(options, sampling=replace(options.sampling, seed=random_seed()))
+        _check_prompt(prompt, pair)
+        self.options = options
+        self.statistics = Statistics(n_prompt=len(prompt))
+        self.tokens: list[int] = []
+        self._pair = pair
+        self._prompt = list(prompt)
+        self._drafted: list[bool] = []
+        self._stream = TextStream(options.stops)
+        self._released: list[Segment] = []
+        self._text = bytearray()
+
+    @property
+    def seed(self) -> int | None:
+        """The seed in use; a random one was drawn where none was given."""
+        return self.options.sampling.seed
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """None while the run goes on, or when its reader stopped reading."""
+        return self.statistics.finish_reason
+
+    @property
+    def data(self) -> bytes:
+        """The text so far, byte for byte."""
+        return bytes(self._text)
+
+    @property
+    def text(self) -> str:
+        """The text so far; bytes that are no UTF-8 become replacement characters."""
+        return self.data.decode(errors="replace")
+
+    def __iter__(self) -> Iterator[Report]:
+        """Run from the prompt on; a second iteration runs anew only on a new object."""
+        pair, options = self._pair, self.options
+        pair.clear()
+        with open_chooser(options.sampling, pair.vocabulary, self._prompt) as choose:
+            decoding = Decoding(
+                pair.target,
+                pair.drafter or NoDrafter(),
+                self._prompt,
+                choose,
+                room=pair.room,
+                limit=None if options.n_predict < 0 else options.n_predict,
+                ends=self._ends,
+            )
+            for event in decoding:
+                if isinstance(event, Round):
+                    self.tokens += event.tokens
+                    drafted = [index < event.accepted for index in range(len(event.tokens))]
+                    self._drafted += drafted
+                if isinstance(event, Finish):
+                    yield from self._texts(self._stream.flush())
+                    if event.reason != "interrupted":
+                        self._measure_single_passes(decoding)
+                self.statistics.add(event)
+                yield event
+                if isinstance(event, Round):
+                    released, self._released = self._released, []
+                    yield from self._texts(released)
+
+    def text_pieces(self) -> Iterator[str]:
+        """Only the text, as it comes."""
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        for report in self:
+            if isinstance(report, Text) and (piece := decoder.decode(report.data)):
+                yield piece
+        if rest := decoder.decode(b"", final=True):
+            yield rest
+
+    def as_json(self) -> JsonObject:
+        """The document of ``dspark run --json``; its keys are documented in the README."""
+        plan = self._pair.plan
+        drafter = plan.drafter_fingerprint
+        return {
+            "text": self.text,
+            "tokens": [*self.tokens],
+            "finish_reason": self.finish_reason,
+            "seed": self.seed,
+            "speculation": plan.drafter.type_name if plan.drafter else "off (--no-draft)",
+            **self.statistics.as_json(),
+            "timings": {
+                "load_seconds": self._pair.load_seconds,
+                **self.statistics.timings_as_json(),
+            },
+            "sizes": sizes_as_json(self._pair),
+            "target": dict(plan.target_fingerprint.as_json()),
+            "drafter": dict(drafter.as_json()) if drafter else None,
+            "versions": dict(versions()),
+        }
+
+    def _ends(self, token: int) -> FinishReason | None:
+        """Feed one committed token to the text; says whether the text ends with it."""
+        if self._pair.vocabulary.is_eog(token):
+            return "eog"
+        self._released += self._stream.feed(self._pair.vocabulary.piece(token))
+        return "stop" if self._stream.stopped else None
+
+    def _texts(self, segments: Sequence[Segment]) -> Iterator[Text]:
+        for segment in segments:
+            self._text += segment.data
+            yield Text(segment.data, self._drafted[segment.token])
+
+    def _measure_single_passes(self, decoding: Decoding) -> None:
+        """Time the target over one token at the depth where the run ended, after its end."""
+        if not self.statistics.num_spec_steps:
+            return
+        position = min(decoding.position, self._pair.room - 1)
+        target = self._pair.target
+        with suppress(InterruptedRunError):
+            for _ in range(SINGLE_PASSES):
+                target.rewind(position)
+                scored = target.score([decoding.last], position)
+                self.statistics.plain_score_seconds.append(scored.seconds)
+
+
+def raw_prompt(pair: Pair, text: str) -> list[int]:
+    """Tokens of a text as it stands, with the BOS that the model wants before any text."""
+    return pair.vocabulary.tokenize(text, add_special=True, parse_special=True)
+
+
+def chat_prompt(pair: Pair, user: str, options: ChatOptions | None = None) -> list[int]:
+    """Tokens of a conversation that asks for the assistant's answer to ``user``."""
+    vocabulary = pair.vocabulary
+    bos = vocabulary.text(vocabulary.bos)
+    text = render_chat(
+        user,
+        options or ChatOptions(),
+        template=vocabulary.chat_template(),
+        bos=bos,
+        eos=vocabulary.text(vocabulary.eos),
+    )
+    # Many templates begin with the BOS themselves; a second one derails some models.
+    has_bos = bool(bos) and text.startswith(bos)
+    return vocabulary.tokenize(text, add_special=not has_bos, parse_special=True)
+
+
+def sizes_as_json(pair: Pair) -> JsonObject:
+    """Requested and effective sizes of both contexts."""
+    sizes = pair.plan.sizes
+    document: JsonObject = {
+        "limit": sizes.limit,
+        "target": {
+            "n_ctx_requested": sizes.target.n_ctx_requested,
+            "n_ctx": pair.target.context.n_ctx,
+            "n_batch_requested": sizes.target.n_batch_requested,
+            "n_batch": pair.target.context.n_batch,
+            "n_ubatch": pair.target.context.n_ubatch,
+        },
+        "drafter": None,
+    }
+    if pair.drafter is not None and sizes.drafter is not None and pair.plan.drafter is not None:
+        document["drafter"] = {
+            "block_size": pair.plan.drafter.block_size,
+            "n_max": pair.drafter.draft_max,
+            "n_ctx_requested": sizes.drafter.n_ctx_requested,
+            "n_ctx": pair.drafter.context.n_ctx,
+            "n_batch_requested": sizes.drafter.n_batch_requested,
+            "n_batch": pair.drafter.context.n_batch,
+            "n_ubatch": pair.drafter.context.n_ubatch,
+        }
+    return document
+
+
+def _check_prompt(prompt: Sequence[int], pair: Pair) -> None:
+    if not prompt:
+        raise UsageError(
+            "the prompt is empty, and this model puts no BOS before a text: nothing to go on from"
+        )
+    if len(prompt) > pair.room:
+        raise DsparkError(
+            f"the prompt has {len(prompt)} tokens, the context holds {pair.room}",
+            hint=f"use -c {len(prompt)} or more, or a shorter prompt",
+        )

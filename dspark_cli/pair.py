@@ -1,0 +1,195 @@
+"""Open a target and its drafter, check that they belong together, close both.
+
+The composition root: the only place that knows which object is built from which. Everything that
+metadata can decide is decided before any weights are loaded.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from dspark_cli.contract import DrafterShape, TargetShape, check_pair, check_target, read_target
+from dspark_cli.engine.context import Context, ContextSettings, open_context
+from dspark_cli.engine.drafter import Drafter
+from dspark_cli.engine.model import gpu_offload_supported, open_model
+from dspark_cli.engine.taps import Taps
+from dspark_cli.engine.target import Target
+from dspark_cli.engine.vocab import Vocabulary
+from dspark_cli.errors import LlamaError, UsageError
+from dspark_cli.machine import available_memory
+from dspark_cli.metadata import Fingerprint, read_metadata
+from dspark_cli.options import PairOptions
+from dspark_cli.sizes import Sizes, check_memory, plan_sizes
+
+LoadProgress: TypeAlias = Callable[[str, float], None]
+"""Called with "target" or "drafter" and the loaded share, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What metadata says about a pair: it fits, and how large it will be."""
+
+    options: PairOptions
+    target: TargetShape
+    target_fingerprint: Fingerprint
+    drafter: DrafterShape | None
+    drafter_fingerprint: Fingerprint | None
+    sizes: Sizes
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A loaded target, its drafter (None for plain decoding), and the plan they follow."""
+
+    plan: Plan
+    target: Target
+    drafter: Drafter | None
+    vocabulary: Vocabulary
+    load_seconds: float
+
+    @property
+    def room(self) -> int:
+        """Positions that a run may fill: the requested ``-c``."""
+        return self.plan.sizes.limit
+
+    def clear(self) -> None:
+        """Forget the last run, to begin another."""
+        self.target.clear()
+        if self.drafter is not None:
+            self.drafter.clear()
+
+
+def plan_pair(options: PairOptions) -> Plan:
+    """Read both files' metadata and decide everything that it decides.
+
+    Raises UsageError, DsparkError or ContractError; no weights are loaded and nothing is
+    allocated.
+    """
+    if options.draft is not None and _same_file(options.model, options.draft):
+        raise UsageError(
+            f"{options.model}: is given both as target (-m) and as drafter (-md)",
+            hint="a drafter is a model of its own, trained for its target",
+        )
+    target_metadata = read_metadata(options.model)
+    target = read_target(target_metadata)
+    drafter_metadata = read_metadata(options.draft) if options.draft else None
+    check_target(target)
+    drafter = None
+    if drafter_metadata is not None:
+        drafter = check_pair(drafter_metadata, target, draft_max=options.draft_max)
+    sizes = plan_sizes(target, drafter, options.memory)
+    return Plan(
+        options=options,
+        target=target,
+        target_fingerprint=target_metadata.fingerprint,
+        drafter=drafter,
+        drafter_fingerprint=drafter_metadata.fingerprint if drafter_metadata else None,
+        sizes=sizes,
+        warnings=tuple(_warnings(options, target, sizes)),
+    )
+
+
+@contextmanager
+def open_pair(options: PairOptions, *, progress: LoadProgress | None = None) -> Iterator[Pair]:
+    """Load what ``options`` name and close it in reverse order at the end of the block.
+
+    Raises ContractError where the two do not belong together, LlamaError where llama.cpp refuses.
+    """
+    with open_planned(plan_pair(options), progress=progress) as pair:
+        yield pair
+
+
+@contextmanager
+def open_planned(plan: Plan, *, progress: LoadProgress | None = None) -> Iterator[Pair]:
+    """Load a pair whose plan is already made; raises DsparkError where memory does not suffice."""
+    check_memory(plan.sizes, available_memory())
+    with ExitStack() as owned:
+        yield _open(plan, owned, progress or (lambda _what, _share: None))
+
+
+def _open(plan: Plan, owned: ExitStack, progress: LoadProgress) -> Pair:
+    began = time.perf_counter()
+    memory = plan.options.memory
+    model = owned.enter_context(
+        open_model(
+            plan.options.model,
+            gpu_layers=memory.gpu_layers,
+            progress=lambda share: progress("target", share),
+        )
+    )
+    vocabulary = Vocabulary(model)
+    context = owned.enter_context(
+        open_context(
+            model,
+            "target",
+            len(vocabulary),
+            plan.sizes.target,
+            ContextSettings(
+                memory.target_threads,
+                memory.cache_type_k,
+                memory.cache_type_v,
+                memory.flash_attention,
+            ),
+        )
+    )
+    if plan.drafter is None or plan.options.draft is None:
+        target = Target(context, None, widest_score=1)
+        return Pair(plan, target, None, vocabulary, time.perf_counter() - began)
+    drafter = _open_drafter(plan, owned, progress, context, len(vocabulary))
+    taps = Taps(context, plan.drafter.taps or (), plan.target.width)
+    target = Target(context, taps, widest_score=plan.drafter.draft_max + 1)
+    return Pair(plan, target, drafter, vocabulary, time.perf_counter() - began)
+
+
+def _open_drafter(
+    plan: Plan, owned: ExitStack, progress: LoadProgress, target: Context, vocabulary: int
+) -> Drafter:
+    memory = plan.options.memory
+    shape, sizes, path = plan.drafter, plan.sizes.drafter, plan.options.draft
+    if shape is None or sizes is None or path is None:
+        raise ValueError("the plan has no drafter")
+    model = owned.enter_context(
+        open_model(
+            path,
+            gpu_layers=memory.gpu_layers_draft,
+            progress=lambda share: progress("drafter", share),
+        )
+    )
+    settings = ContextSettings(
+        memory.drafter_threads,
+        memory.cache_type_k_draft,
+        memory.cache_type_v_draft,
+        memory.flash_attention,
+    )
+    context = owned.enter_context(
+        open_context(model, "drafter", vocabulary, sizes, settings, other=target)
+    )
+    if context.n_batch < sizes.n_batch:
+        raise LlamaError(
+            f"llama.cpp gave the drafter n_batch {context.n_batch}, wanted {sizes.n_batch} "
+            "(a full context and one block)"
+        )
+    return Drafter(context, shape)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _warnings(options: PairOptions, target: TargetShape, sizes: Sizes) -> Iterator[str]:
+    memory = options.memory
+    if target.context_length and sizes.limit > target.context_length:
+        yield (
+            f"-c {sizes.limit} is more than the {target.context_length} positions that "
+            f"{target.name} was trained on: expect the text to degrade beyond them"
+        )
+    for name, layers in (("-ngl", memory.gpu_layers), ("-ngld", memory.gpu_layers_draft)):
+        if layers and not gpu_offload_supported():
+            yield (
+                f"{name} {layers} has no effect: this llama-cpp-python was built for the CPU "
+                "alone (reinstall it with CMAKE_ARGS, see the README)"
+            )
