@@ -1,0 +1,102 @@
+"""The commands, and the one door through which every failure leaves.
+
+A command returns its exit code; failures are exceptions that carry theirs. Under ``--json`` and
+``--jsonl`` errors are JSON on stdout, otherwise sentences on stderr.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from dspark_cli import __version__
+from dspark_cli.cli.doctor import doctor
+from dspark_cli.cli.inspect import inspect
+from dspark_cli.cli.run import run
+from dspark_cli.errors import (
+    BUG_EXIT_CODE,
+    INTERRUPTED_EXIT_CODE,
+    DsparkError,
+    InterruptedRunError,
+    UsageError,
+)
+from dspark_cli.render.messages import JsonMessages, PlainMessages
+
+app = typer.Typer(
+    name="dspark",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run DSpark drafters: a small model proposes, the target decides, "
+    "the answer stays the same.",
+)
+app.command()(run)
+app.command()(inspect)
+app.command()(doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dspark {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def dspark(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Say which version."),
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command and leave with its exit code; see ``dspark_cli.errors`` for the codes."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    raise SystemExit(_run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
+    json_wanted = "--json" in arguments or "--jsonl" in arguments
+    messages = JsonMessages() if json_wanted else PlainMessages()
+    try:
+        code = app(args=arguments, prog_name="dspark", standalone_mode=False)
+    except DsparkError as error:
+        messages.error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        _abandon_stdout()  # the reader has seen enough, as with `| head -1`
+        return 0
+    except (KeyboardInterrupt, InterruptedRunError):
+        return INTERRUPTED_EXIT_CODE
+    except Exception as error:  # noqa: BLE001  the last door
+        if (usage := _usage_error(error)) is not None:
+            messages.error(usage)
+            return usage.exit_code
+        messages.bug(traceback.format_exc())
+        return BUG_EXIT_CODE
+    return code if isinstance(code, int) else 0
+
+
+def _usage_error(error: Exception) -> UsageError | None:
+    """Typer's own complaint about the command line as ours; None for anything else.
+
+    Its classes have moved between modules from version to version, its methods have not.
+    """
+    format_message = getattr(error, "format_message", None)
+    if format_message is None:
+        return None
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "dspark"
+    return UsageError(format_message(), hint=f"see {command} --help")
+
+
+def _abandon_stdout() -> None:
+    """Let the interpreter's last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,47 @@
+"""``dspark doctor``: what is installed, what was found in it, and what is missing."""
+
+import sys
+
+from dspark_cli.cli import params
+from dspark_cli.errors import DsparkError, LlamaError
+from dspark_cli.render.diagnosis import Diagnosis, diagnosis_table
+from dspark_cli.render.jsonl import JsonWriter
+from dspark_cli.render.messages import stdout_console
+
+
+def doctor(json_document: params.Json = False) -> int:
+    """Print versions, symbols, devices and CPU features, and what is missing."""
+    diagnosis = diagnose()
+    if json_document:
+        JsonWriter(sys.stdout.buffer).write(diagnosis.as_json(), indent=2)
+    else:
+        stdout_console().print(diagnosis_table(diagnosis))
+    return LlamaError.exit_code if diagnosis.missing_symbols else 0
+
+
+def diagnose() -> Diagnosis:
+    """Ask llama.cpp about itself; raises DsparkError where it cannot be loaded at all."""
+    try:
+        from dspark_cli.engine.devices import cpu_features, devices
+        from dspark_cli.engine.model import gpu_offload_supported
+        from dspark_cli.native.symbols import found
+        from dspark_cli.versions import versions
+    except (ImportError, OSError, RuntimeError) as error:
+        raise DsparkError(
+            f"llama-cpp-python cannot be loaded: {error}",
+            hint="pip install --force-reinstall 'llama-cpp-python>=0.3.36,<0.4'",
+        ) from None
+    from dspark_cli.machine import available_memory
+    from dspark_cli.models import installed_smollm2
+    from dspark_cli.options import usable_cores
+
+    return Diagnosis(
+        versions=versions(),
+        symbols={entry.function: entry.symbol for entry in found},
+        devices=devices(),
+        cpu_features=cpu_features(),
+        gpu_offload=gpu_offload_supported(),
+        cores=usable_cores(),
+        available_bytes=available_memory(),
+        smollm2=installed_smollm2() is not None,
+    )

@@ -1,0 +1,215 @@
+"""What ``dspark inspect`` shows: two descriptions, the sizes, and the verdict."""
+
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dspark_cli.contract import DrafterShape, TargetShape
+from dspark_cli.metadata import Fingerprint
+from dspark_cli.sizes import ContextSizes, Sizes
+from dspark_cli.stats import JsonObject
+
+DIALECTS = {
+    "dspark": "DSpark (dflash with a Markov head)",
+    "dflash": "DFlash (dflash without a Markov head)",
+    "fork": "the PrismML fork's dspark",
+    "dflash2": "DFlash2",
+    "deepseek4": "DeepSeek-V4 stages",
+    "none": "no drafter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything that metadata says about a pair, or about a target alone."""
+
+    target: TargetShape
+    target_fingerprint: Fingerprint
+    drafter: DrafterShape | None
+    drafter_fingerprint: Fingerprint | None
+    sizes: Sizes | None  # None where the two do not fit
+    disagreements: tuple[str, ...]
+
+    def as_json(self) -> JsonObject:
+        drafter = self.drafter
+        return {
+            "target": {**self.target_fingerprint.as_json(), **_target_json(self.target)},
+            "drafter": {
+                **(self.drafter_fingerprint.as_json() if self.drafter_fingerprint else {}),
+                **_drafter_json(drafter),
+            }
+            if drafter
+            else None,
+            "sizes": _sizes_json(self.sizes) if self.sizes else None,
+            "fits": not self.disagreements if drafter else None,
+            "disagreements": list(self.disagreements),
+        }
+
+
+def inspection_table(inspection: Inspection) -> RenderableType:
+    parts: list[RenderableType] = [_target_table(inspection.target)]
+    if inspection.drafter is not None:
+        parts.append(_drafter_table(inspection.drafter))
+    if inspection.sizes is not None:
+        parts.append(_sizes_table(inspection.sizes))
+    if inspection.disagreements:
+        parts += [Text.assemble(("✗ ", "bold red"), text) for text in inspection.disagreements]
+    elif inspection.drafter is not None:
+        parts.append(Text.assemble(("fits", "bold green")))
+    return Group(*parts)
+
+
+def _facts(title: str, rows: list[tuple[str, str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(title, style="bold")
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    return table
+
+
+def _tappable(target: TargetShape) -> str:
+    support = target.support
+    if support is None:
+        return "no: llama.cpp's graph publishes no layer inputs"
+    if support.rewind == "recurrent":
+        return "yes, but its recurrent memory cannot be rewound in part"
+    last = target.layers if support.final_tap else target.layers - 1
+    return f"yes, inputs of layers 0 to {last}"
+
+
+def _target_table(target: TargetShape) -> Table:
+    return _facts(
+        "target",
+        [
+            ("file", target.name),
+            ("architecture", target.architecture),
+            ("layers", str(target.layers)),
+            ("width", str(target.width)),
+            ("vocabulary", str(target.vocabulary)),
+            ("context", f"{target.context_length} positions"),
+            ("weights", _mib(target.weight_bytes)),
+            ("can be tapped", _tappable(target)),
+        ],
+    )
+
+
+def _drafter_table(drafter: DrafterShape) -> Table:
+    heads = []
+    if drafter.markov_rank is not None:
+        heads.append(f"Markov (rank {drafter.markov_rank})")
+    if drafter.has_confidence:
+        heads.append("confidence")
+    own = "its own" if drafter.has_embeddings else "the target's"
+    head = "its own" if drafter.has_head else "the target's"
+    return _facts(
+        "drafter",
+        [
+            ("file", drafter.name),
+            ("dialect", DIALECTS[drafter.dialect]),
+            ("block_size", _known(drafter.block_size)),
+            ("drafts per round", str(drafter.draft_max) if drafter.block_size else "unknown"),
+            ("taps", ", ".join(map(str, drafter.taps)) if drafter.taps else "unknown"),
+            ("layers", str(drafter.layers)),
+            ("width", str(drafter.width)),
+            ("heads", " and ".join(heads) or "none"),
+            ("vocabulary", str(drafter.vocabulary)),
+            ("draft vocabulary", str(drafter.draft_vocabulary or drafter.vocabulary)),
+            ("mask token", _known(drafter.mask_token)),
+            ("embeddings, head", f"{own}, {head}"),
+            ("context", f"{drafter.context_length} positions"),
+            ("weights", _mib(drafter.weight_bytes)),
+        ],
+    )
+
+
+def _sizes_table(sizes: Sizes) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(f"a run of -c {sizes.limit}", style="bold")
+    contexts = [("target", sizes.target)]
+    if sizes.drafter is not None:
+        contexts.append(("drafter", sizes.drafter))
+    for name, _ in contexts:
+        table.add_column(name, justify="right")
+
+    def row(name: str, *values: str) -> None:
+        table.add_row(name, *values)
+
+    row("n_ctx", *(str(context.n_ctx) for _, context in contexts))
+    row("n_batch", *(str(context.n_batch) for _, context in contexts))
+    row("n_ubatch", *(str(context.n_ubatch) for _, context in contexts))
+    row("n_outputs_max", *(str(context.n_outputs_max) for _, context in contexts))
+    row("K/V cache", *(_mib(context.kv_bytes) for _, context in contexts))
+    row("tap buffers", *(_mib(context.tap_bytes) for _, context in contexts))
+    row("logits", *(_mib(context.logits_bytes) for _, context in contexts))
+    return table
+
+
+def _known(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
+
+
+def _target_json(target: TargetShape) -> JsonObject:
+    return {
+        "architecture": target.architecture,
+        "layers": target.layers,
+        "width": target.width,
+        "vocabulary": target.vocabulary,
+        "context_length": target.context_length,
+        "weight_bytes": target.weight_bytes,
+        "tappable": target.support is not None,
+        "rewind": target.support.rewind if target.support else None,
+    }
+
+
+def _drafter_json(drafter: DrafterShape) -> JsonObject:
+    return {
+        "architecture": drafter.architecture,
+        "dialect": drafter.dialect,
+        "block_size": drafter.block_size,
+        "n_max": drafter.draft_max if drafter.block_size else None,
+        "taps": list(drafter.taps) if drafter.taps is not None else None,
+        "layers": drafter.layers,
+        "width": drafter.width,
+        "markov_rank": drafter.markov_rank,
+        "confidence_head": drafter.has_confidence,
+        "own_embeddings": drafter.has_embeddings,
+        "own_head": drafter.has_head,
+        "vocabulary": drafter.vocabulary,
+        "draft_vocabulary": drafter.draft_vocabulary,
+        "mask_token": drafter.mask_token,
+        "sample_from_anchor": drafter.sample_from_anchor,
+        "causal": drafter.causal,
+        "context_length": drafter.context_length,
+        "weight_bytes": drafter.weight_bytes,
+    }
+
+
+def _sizes_json(sizes: Sizes) -> JsonObject:
+    return {
+        "limit": sizes.limit,
+        "bytes": sizes.bytes,
+        "target": _context_json(sizes.target),
+        "drafter": _context_json(sizes.drafter) if sizes.drafter else None,
+    }
+
+
+def _context_json(sizes: ContextSizes) -> JsonObject:
+    return {
+        "n_ctx_requested": sizes.n_ctx_requested,
+        "n_ctx": sizes.n_ctx,
+        "n_batch_requested": sizes.n_batch_requested,
+        "n_batch": sizes.n_batch,
+        "n_ubatch": sizes.n_ubatch,
+        "n_outputs_max": sizes.n_outputs_max,
+        "kv_bytes": sizes.kv_bytes,
+        "tap_bytes": sizes.tap_bytes,
+        "logits_bytes": sizes.logits_bytes,
+    }

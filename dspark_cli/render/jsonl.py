@@ -1,0 +1,68 @@
+"""Events as JSON, one per line, and whole results as documents."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import BinaryIO
+
+from dspark_cli.errors import DsparkError
+from dspark_cli.events import Report, Text
+from dspark_cli.stats import JsonObject
+
+
+class JsonWriter:
+    """Documents on stdout, one per line or indented."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+
+    def write(self, document: JsonObject, *, indent: int | None = None) -> None:
+        """Raises BrokenPipeError when the reader is gone, DsparkError for any other failure."""
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
+        try:
+            # A lone surrogate in a prompt's source cannot be UTF-8; JSON's own escape can say it.
+            self._out.write(text.encode(errors="backslashreplace") + b"\n")
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise DsparkError(
+                f"the answer cannot be written to stdout: {error.strerror}"
+            ) from None
+
+
+class JsonLines:
+    """``--jsonl``: ``{"event": "round", ...}`` as it happens."""
+
+    def __init__(self, writer: JsonWriter) -> None:
+        self._writer = writer
+
+    def show(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            self._writer.write(_as_json(report))
+
+
+class Silent:
+    """``--json``: the run happens, its result is written afterwards."""
+
+    def show(self, reports: Iterable[Report]) -> None:
+        for _ in reports:
+            pass
+
+
+def _as_json(report: Report) -> JsonObject:
+    name = type(report).__name__.lower()
+    if isinstance(report, Text):
+        return {
+            "event": name,
+            "text": report.data.decode(errors="replace"),
+            "drafted": report.drafted,
+        }
+    fields = asdict(report)
+    return {
+        "event": name,
+        **{
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in fields.items()
+        },
+    }

@@ -1,0 +1,91 @@
+"""Errors, warnings and hints, in words or as JSON."""
+
+import json
+import sys
+from typing import Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from dspark_cli.errors import DsparkError
+
+
+class Messages(Protocol):
+    """Where sentences go."""
+
+    def error(self, error: DsparkError) -> None: ...
+    def bug(self, traceback: str) -> None: ...
+
+
+def stderr_console() -> Console:
+    """Made anew for each use, so that it follows whatever stderr is at that moment."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def stdout_console() -> Console:
+    """For commands whose answer is a table."""
+    return Console(highlight=False)
+
+
+def say(kind: str, message: str, style: str) -> None:
+    """One line on stderr: a coloured word and a sentence that is never markup."""
+    stderr_console().print(Text.assemble((f"{kind}: ", style), message))
+
+
+def warn(message: str) -> None:
+    say("warning", message, "bold yellow")
+
+
+def hint(message: str) -> None:
+    say("hint", message, "dim")
+
+
+def note(message: str) -> None:
+    say("note", message, "dim")
+
+
+class PlainMessages:
+    """Sentences on stderr."""
+
+    def error(self, error: DsparkError) -> None:
+        for message in error.messages:
+            say("error", message, "bold red")
+        for line in getattr(error, "log", ()):
+            say("llama.cpp", line, "dim")
+        if error.hint:
+            hint(error.hint)
+
+    def bug(self, traceback: str) -> None:
+        sys.stderr.write(traceback)
+        say("error", "this is a bug in dspark; the lines above say where", "bold red")
+
+
+class JsonMessages:
+    """One JSON object on stdout, for programs that read it anyway."""
+
+    def error(self, error: DsparkError) -> None:
+        self._print(
+            {
+                "message": str(error),
+                "messages": list(error.messages),
+                "hint": error.hint,
+                "exit_code": error.exit_code,
+                "log": list(getattr(error, "log", ())),
+            }
+        )
+
+    def bug(self, traceback: str) -> None:
+        last = traceback.strip().rsplit("\n", 1)[-1]
+        sys.stderr.write(traceback)
+        self._print(
+            {
+                "message": f"this is a bug in dspark: {last}",
+                "messages": [f"this is a bug in dspark: {last}"],
+                "hint": None,
+                "exit_code": 3,
+                "log": [],
+            }
+        )
+
+    def _print(self, error: dict[str, object]) -> None:
+        print(json.dumps({"error": error}), flush=True)

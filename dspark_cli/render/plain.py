@@ -1,0 +1,37 @@
+"""The answer on stdout, byte for byte, and nothing else there."""
+
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from dspark_cli.errors import DsparkError
+from dspark_cli.events import Report, Text
+
+GREEN, RESET = b"\x1b[32m", b"\x1b[0m"
+
+
+class PlainText:
+    """Writes text as it comes; ``color`` marks what accepted draft tokens brought."""
+
+    def __init__(self, out: BinaryIO, *, color: bool = False) -> None:
+        self._out = out
+        self._color = color
+        self.newline_needed = False
+
+    def show(self, reports: Iterable[Report]) -> None:
+        """Raises BrokenPipeError when the reader is gone, DsparkError for any other failure."""
+        for report in reports:
+            if isinstance(report, Text):
+                marked = self._color and report.drafted
+                self._write(GREEN + report.data + RESET if marked else report.data)
+                self.newline_needed = not report.data.endswith(b"\n")
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._out.write(data)
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise DsparkError(
+                f"the answer cannot be written to stdout: {error.strerror}"
+            ) from None

@@ -1,0 +1,109 @@
+"""The statistics table, and the sentence that says whether drafting paid."""
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dspark_cli.stats import Statistics, ratio
+
+
+def statistics_table(statistics: Statistics, *, drafting: bool) -> RenderableType:
+    """What a run did; without a drafter only what plain decoding has."""
+    tables: list[RenderableType] = [_summary(statistics, drafting=drafting)]
+    if statistics.judged_per_pos:
+        tables.append(_positions(statistics))
+    return Group(*tables)
+
+
+def verdict_sentence(statistics: Statistics) -> str | None:
+    """Whether drafting saved time, in plain words; None where nothing was drafted."""
+    saved, plain = statistics.saved_seconds, statistics.plain_seconds_estimate
+    if saved is None or plain is None:
+        return None
+    took = f"{statistics.n_predict} tokens took {statistics.decode_seconds:.2f} s"
+    against = f"about {plain:.2f} s one at a time"
+    speed = ratio(plain, statistics.decode_seconds)
+    factor = f", {speed:.2f} times the speed of plain decoding" if speed else ""
+    if saved >= 0:
+        return f"Drafting saved {saved:.2f} s: {took}, {against}{factor}."
+    return f"Drafting cost {-saved:.2f} s: {took}, {against}{factor}; try --no-draft."
+
+
+def _summary(statistics: Statistics, *, drafting: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    rows: list[tuple[str, str, str]] = [
+        ("n_prompt", str(statistics.n_prompt), "tokens"),
+        ("n_predict", str(statistics.n_predict), f"tokens, end: {statistics.finish_reason}"),
+        ("rounds", str(statistics.rounds), f"{statistics.num_plain_steps} without a draft"),
+    ]
+    if drafting:
+        ignored = statistics.num_ignored_draft_tokens
+        rows += [
+            (
+                "n_drafted",
+                str(statistics.num_draft_tokens),
+                f"scored, {ignored} of them behind the end" if ignored else "scored",
+            ),
+            ("n_accept", str(statistics.num_accepted_draft_tokens), "kept"),
+            ("accept", percent(statistics.draft_acceptance_rate), "n_accept / n_drafted"),
+            ("tau", number(statistics.mean_acceptance_length), "tokens per drafted round"),
+        ]
+        if statistics.mean_confidence is not None:
+            rows.append(("confidence", number(statistics.mean_confidence), "mean"))
+    prefill = ratio(statistics.prefill_tokens, statistics.prefill_seconds)
+    decode = ratio(statistics.n_predict, statistics.decode_seconds)
+    rows += [
+        ("prefill", number(prefill, 1), "tokens/s"),
+        ("decode", number(decode, 1), f"tokens/s, {_time_split(statistics, drafting=drafting)}"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _time_split(statistics: Statistics, *, drafting: bool) -> str:
+    parts = {"score": statistics.score_seconds, "other": statistics.other_seconds}
+    if drafting:
+        parts = {
+            "draft": statistics.draft_seconds,
+            "score": statistics.score_seconds,
+            "inject": statistics.inject_seconds,
+            "other": statistics.other_seconds,
+        }
+    return " · ".join(
+        f"{name} {percent(ratio(seconds, statistics.decode_seconds))}"
+        for name, seconds in parts.items()
+    )
+
+
+def _positions(statistics: Statistics) -> Table:
+    """Acceptance by draft position."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("draft position", style="bold")
+    for position in range(len(statistics.judged_per_pos)):
+        table.add_column(str(position + 1), justify="right")
+    cumulative = statistics.acceptance_rate_per_pos
+    conditional = statistics.conditional_acceptance_rate_per_pos
+    table.add_row("accepted", *map(percent, cumulative))
+    table.add_row("if all before were", *map(percent, conditional))
+    if statistics.confidence_counts:
+        confidences = statistics.mean_confidence_per_pos[: len(cumulative)]
+        table.add_row("confidence", *map(percent, confidences))
+    return table
+
+
+def percent(share: float | None) -> str:
+    return "n/a" if share is None else f"{100 * share:.1f} %"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "n/a" if value is None else f"{value:.{digits}f}"
+
+
+def sentence(text: str) -> Text:
+    """Words for the console that are never markup."""
+    return Text(text)
