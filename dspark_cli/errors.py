@@ -60,5 +60,9 @@ class LlamaError(DsparkError):
         self.log = tuple(log)
 
 
+class ReaderGoneError(Exception):
+    """Nobody reads stdout any more, as with ``| head -1``: not a failure, an early end."""
+
+
 class InterruptedRunError(Exception):
     """Ctrl-C reached llama.cpp in the middle of a decode: not a failure, an end of the run."""

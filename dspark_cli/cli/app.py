@@ -4,7 +4,6 @@ A command returns its exit code; failures are exceptions that carry theirs. Unde
 ``--jsonl`` errors are JSON on stdout, otherwise sentences on stderr.
 """
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,9 +20,11 @@ from dspark_cli.errors import (
     INTERRUPTED_EXIT_CODE,
     DsparkError,
     InterruptedRunError,
+    ReaderGoneError,
     UsageError,
 )
 from dspark_cli.render.messages import JsonMessages, PlainMessages
+from dspark_cli.render.streams import leave_stdout
 
 app = typer.Typer(
     name="dspark",
@@ -59,7 +60,9 @@ def dspark(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code; see ``dspark_cli.errors`` for the codes."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    raise SystemExit(_run(arguments))
+    code = _run(arguments)
+    leave_stdout()
+    raise SystemExit(code)
 
 
 def _run(arguments: list[str]) -> int:
@@ -70,8 +73,7 @@ def _run(arguments: list[str]) -> int:
     except DsparkError as error:
         messages.error(error)
         return error.exit_code
-    except BrokenPipeError:
-        _abandon_stdout()  # the reader has seen enough, as with `| head -1`
+    except ReaderGoneError:
         return 0
     except (KeyboardInterrupt, InterruptedRunError):
         return INTERRUPTED_EXIT_CODE
@@ -95,8 +97,3 @@ def _usage_error(error: Exception) -> UsageError | None:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "dspark"
     return UsageError(format_message(), hint=f"see {command} --help")
-
-
-def _abandon_stdout() -> None:
-    """Let the interpreter's last flush go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,7 +6,7 @@ from dspark_cli.cli import params
 from dspark_cli.errors import DsparkError, LlamaError
 from dspark_cli.render.diagnosis import Diagnosis, diagnosis_table
 from dspark_cli.render.jsonl import JsonWriter
-from dspark_cli.render.messages import stdout_console
+from dspark_cli.render.messages import show_answer
 
 
 def doctor(json_document: params.Json = False) -> int:
@@ -15,7 +15,7 @@ def doctor(json_document: params.Json = False) -> int:
     if json_document:
         JsonWriter(sys.stdout.buffer).write(diagnosis.as_json(), indent=2)
     else:
-        stdout_console().print(diagnosis_table(diagnosis))
+        show_answer(diagnosis_table(diagnosis))
     return LlamaError.exit_code if diagnosis.missing_symbols else 0
 
 

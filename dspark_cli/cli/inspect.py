@@ -10,7 +10,7 @@ from dspark_cli.metadata import read_metadata
 from dspark_cli.options import MemoryOptions
 from dspark_cli.render.inspection import Inspection, inspection_table
 from dspark_cli.render.jsonl import JsonWriter
-from dspark_cli.render.messages import stdout_console
+from dspark_cli.render.messages import show_answer
 from dspark_cli.sizes import plan_sizes
 
 
@@ -57,5 +57,5 @@ def inspect(
     if json_document:
         JsonWriter(sys.stdout.buffer).write(inspection.as_json(), indent=2)
     else:
-        stdout_console().print(inspection_table(inspection))
+        show_answer(inspection_table(inspection))
     return ContractError.exit_code if problems else 0

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import BinaryIO
 
-from dspark_cli.errors import DsparkError
 from dspark_cli.events import Report, Text
+from dspark_cli.render.streams import writing_answer
 from dspark_cli.stats import JsonObject
 
 
@@ -17,18 +17,12 @@ class JsonWriter:
         self._out = out
 
     def write(self, document: JsonObject, *, indent: int | None = None) -> None:
-        """Raises BrokenPipeError when the reader is gone, DsparkError for any other failure."""
+        """Raises ReaderGoneError when nobody reads, DsparkError for any other failure."""
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
-        try:
-            # A lone surrogate in a prompt's source cannot be UTF-8; JSON's own escape can say it.
+        # A lone surrogate in a file's name cannot be UTF-8; JSON's own escape can say it.
+        with writing_answer():
             self._out.write(text.encode(errors="backslashreplace") + b"\n")
             self._out.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise DsparkError(
-                f"the answer cannot be written to stdout: {error.strerror}"
-            ) from None
 
 
 class JsonLines:

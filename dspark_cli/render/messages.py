@@ -4,10 +4,11 @@ import json
 import sys
 from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dspark_cli.errors import DsparkError
+from dspark_cli.errors import BUG_EXIT_CODE, DsparkError
+from dspark_cli.render.streams import writing_answer
 
 
 class Messages(Protocol):
@@ -22,9 +23,10 @@ def stderr_console() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def stdout_console() -> Console:
-    """For commands whose answer is a table."""
-    return Console(highlight=False)
+def show_answer(table: RenderableType) -> None:
+    """Print the answer of a command whose answer is a table."""
+    with writing_answer():
+        Console(highlight=False).print(table)
 
 
 def say(kind: str, message: str, style: str) -> None:
@@ -82,10 +84,13 @@ class JsonMessages:
                 "message": f"this is a bug in dspark: {last}",
                 "messages": [f"this is a bug in dspark: {last}"],
                 "hint": None,
-                "exit_code": 3,
+                "exit_code": BUG_EXIT_CODE,
                 "log": [],
             }
         )
 
     def _print(self, error: dict[str, object]) -> None:
-        print(json.dumps({"error": error}), flush=True)
+        try:
+            print(json.dumps({"error": error}), flush=True)
+        except OSError:  # nobody can read stdout, so the sentence goes where it may be seen
+            say("error", str(error["message"]), "bold red")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from dspark_cli.errors import DsparkError
 from dspark_cli.events import Report, Text
+from dspark_cli.render.streams import writing_answer
 
 GREEN, RESET = b"\x1b[32m", b"\x1b[0m"
 
@@ -18,7 +18,7 @@ class PlainText:
         self.newline_needed = False
 
     def show(self, reports: Iterable[Report]) -> None:
-        """Raises BrokenPipeError when the reader is gone, DsparkError for any other failure."""
+        """Raises ReaderGoneError when nobody reads, DsparkError for any other failure."""
         for report in reports:
             if isinstance(report, Text):
                 marked = self._color and report.drafted
@@ -26,12 +26,6 @@ class PlainText:
                 self.newline_needed = not report.data.endswith(b"\n")
 
     def _write(self, data: bytes) -> None:
-        try:
+        with writing_answer():
             self._out.write(data)
             self._out.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise DsparkError(
-                f"the answer cannot be written to stdout: {error.strerror}"
-            ) from None

@@ -1,0 +1,30 @@
+"""stdout as the place of the answer: its failures in words, its end in peace."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dspark_cli.errors import DsparkError, ReaderGoneError
+
+
+@contextmanager
+def writing_answer() -> Iterator[None]:
+    """Turn a full disk or a lost permission into a sentence, a closed pipe into an early end."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+    except OSError as error:
+        raise DsparkError(f"the answer cannot be written to stdout: {error.strerror}") from None
+
+
+def leave_stdout() -> None:
+    """Write what is left, or let it go: the exit code is decided, nothing may change it now.
+
+    Without this the interpreter's own last flush would fail, print a complaint and exit with 120.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
