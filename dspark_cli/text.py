@@ -13,10 +13,10 @@ CONTINUATION, CONTINUATION_MASK = 0x80, 0xC0
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Bytes of one token, or of a part of it."""
+    """Whole characters, and the token that completed them."""
 
     data: bytes
-    token: int  # which of the pieces fed so far brought them, from 0
+    token: int  # which of the pieces fed so far, from 0
 
 
 def incomplete_tail(data: bytes) -> int:
@@ -57,8 +57,7 @@ class TextStream:
 
     def flush(self) -> list[Segment]:
         """Everything still held; the text is over, so half a character stays half."""
-        segments, self._held = self._held, []
-        return segments
+        return self._release(sum(len(segment.data) for segment in self._held))
 
     def _possible_stop(self, text: bytes) -> int:
         """Length of the longest end of ``text`` that a stop text begins with."""
@@ -73,13 +72,18 @@ class TextStream:
         )
 
     def _release(self, count: int) -> list[Segment]:
-        """Take the first ``count`` held bytes."""
-        released = []
+        """Take the first ``count`` held bytes, each character with the token that completes it."""
+        released: list[Segment] = []
+        begun = b""
         while count > 0:
             segment = self._held.pop(0)
-            head, tail = segment.data[:count], segment.data[count:]
-            released.append(Segment(head, segment.token))
-            if tail:
-                self._held.insert(0, Segment(tail, segment.token))
-            count -= len(head)
+            data, rest = segment.data[:count], segment.data[count:]
+            count -= len(data)
+            if rest:
+                self._held.insert(0, Segment(rest, segment.token))
+            data = begun + data
+            whole = len(data) - (incomplete_tail(data) if count else 0)
+            if whole:
+                released.append(Segment(data[:whole], segment.token))
+            begun = data[whole:]
         return released
