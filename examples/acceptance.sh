@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# JSON statistics into another program: how well does a drafter do on each of these prompts?
+# Usage: acceptance.sh
+set -euo pipefail
+
+prompts=$(mktemp)
+trap 'rm -f "$prompts"' EXIT
+cat >"$prompts" <<'JSONL'
+{"prompt": "Explain rainbows to a child."}
+{"prompt": "Write a Python function that reverses a string."}
+{"prompt": "What is 12 times 12?"}
+JSONL
+
+dspark run -m smollm2 --chat --prompts "$prompts" -n 48 --stats none |
+  python3 -c '
+import json, sys
+for line in sys.stdin:
+    run = json.loads(line)
+    tau, accept, text = run["mean_acceptance_length"], run["draft_acceptance_rate"], run["text"]
+    print(f"tau {tau:.2f}  accept {accept:.1%}  {text[:50]!r}")
+'
