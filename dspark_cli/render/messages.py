@@ -19,8 +19,11 @@ class Messages(Protocol):
 
 
 def stderr_console() -> Console:
-    """Made anew for each use, so that it follows whatever stderr is at that moment."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    """Made anew for each use, so that it follows whatever stderr is at that moment.
+
+    A terminal's lines break between words; a file's lines are sentences, whole for grep.
+    """
+    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def show_answer(table: RenderableType) -> None:

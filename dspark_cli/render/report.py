@@ -58,7 +58,8 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
     decode = ratio(statistics.n_predict, statistics.decode_seconds)
     rows += [
         ("prefill", number(prefill, 1), "tokens/s"),
-        ("decode", number(decode, 1), f"tokens/s, {_time_split(statistics, drafting=drafting)}"),
+        ("decode", number(decode, 1), "tokens/s"),
+        ("time", "", _time_split(statistics, drafting=drafting)),
     ]
     for row in rows:
         table.add_row(*row)
@@ -74,7 +75,7 @@ def _time_split(statistics: Statistics, *, drafting: bool) -> str:
             "inject": statistics.inject_seconds,
             "other": statistics.other_seconds,
         }
-    return " · ".join(
+    return ", ".join(
         f"{name} {percent(ratio(seconds, statistics.decode_seconds))}"
         for name, seconds in parts.items()
     )
