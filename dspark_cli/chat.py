@@ -13,6 +13,9 @@ from typing import Any
 from dspark_cli.errors import DsparkError, UsageError
 from dspark_cli.prompts import decode_text, read_bytes
 
+# Variables that the formatter sets itself.
+RESERVED = {"messages", "bos_token", "eos_token", "raise_exception", "strftime_now"}
+
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
@@ -30,12 +33,16 @@ def parse_variables(text: str | None, *, no_thinking: bool) -> dict[str, Any]:
         return variables
     try:
         given = json.loads(text)
+    except RecursionError:
+        raise UsageError("--chat-template-kwargs is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise UsageError(
             f"--chat-template-kwargs is no JSON: {error.msg} at column {error.colno}"
         ) from None
     if not isinstance(given, dict):
         raise UsageError(f"--chat-template-kwargs wants a JSON object, got {text}")
+    if taken := RESERVED & given.keys():
+        raise UsageError(f"--chat-template-kwargs: {', '.join(sorted(taken))} is dspark's to give")
     return variables | given
 
 
@@ -55,15 +62,22 @@ def render_chat(
             hint="give one with --chat-template-file, or leave --chat out",
         )
     # llama.cpp is loaded by now; the import costs nothing more.
+    from jinja2 import TemplateSyntaxError
     from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
     messages = [{"role": "user", "content": user}]
     if options.system is not None:
         messages.insert(0, {"role": "system", "content": options.system})
+    variables = dict(options.variables)
+    answer = bool(variables.pop("add_generation_prompt", True))
     try:
-        formatter = Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos)
-        return str(formatter(messages=messages, **options.variables).prompt)
+        formatter = Jinja2ChatFormatter(template, eos, bos, add_generation_prompt=answer)
+        return str(formatter(messages=messages, **variables).prompt)
     except RecursionError:
         raise DsparkError("the chat template failed: it never ends") from None
     except Exception as error:  # noqa: BLE001  a foreign program may raise anything
-        raise DsparkError(f"the chat template failed: {type(error).__name__}: {error}") from None
+        complaint = " ".join(str(error).split())
+        where = f" (line {error.lineno})" if isinstance(error, TemplateSyntaxError) else ""
+        raise DsparkError(
+            f"the chat template failed: {type(error).__name__}: {complaint}{where}"
+        ) from None

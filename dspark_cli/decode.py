@@ -139,7 +139,10 @@ class Decoding:
         tokens, reason = self._commit(draft.tokens, verdict)
         inject_seconds = 0.0
         if reason is None:
-            inject_seconds = self.drafter.observe(self.target.taps(len(tokens)), began)
+            try:
+                inject_seconds = self.drafter.observe(self.target.taps(len(tokens)), began)
+            except InterruptedRunError:
+                reason = "interrupted"  # the round's tokens are committed all the same
         self.position += len(tokens)
         self.target.rewind(self.position)
         self.last = tokens[-1]

@@ -58,7 +58,7 @@ class Finish:
     """The run is over."""
 
     reason: FinishReason
-    position: int  # tokens that the target's memory holds
+    position: int  # positions up to the newest committed token, which is not among them
 
 
 Event: TypeAlias = Prefill | Round | Finish

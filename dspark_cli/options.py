@@ -4,12 +4,15 @@ Names and defaults follow llama.cpp's own options where they exist. This module 
 where they came from.
 """
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dspark_cli.errors import UsageError
+
+INT32_END = 2**31  # llama.cpp counts in 32-bit integers
 
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
 
@@ -39,15 +42,17 @@ class SamplingOptions:
     ignore_eos: bool = False  # never sample an end-of-generation token
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
+        if not 0 <= self.temperature < math.inf:
             raise UsageError(f"--temp wants 0 or more, got {self.temperature}")
         if self.top_k < 0:
             raise UsageError(f"--top-k wants 0 or more, got {self.top_k}")
+        if self.top_k >= INT32_END:
+            raise UsageError(f"--top-k wants less than {INT32_END}, got {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"--top-p wants more than 0 and at most 1, got {self.top_p}")
         if not 0 <= self.min_p <= 1:
             raise UsageError(f"--min-p wants 0 to 1, got {self.min_p}")
-        if self.repeat_penalty <= 0:
+        if not 0 < self.repeat_penalty < math.inf:
             raise UsageError(f"--repeat-penalty wants more than 0, got {self.repeat_penalty}")
         if self.seed is not None and not 0 <= self.seed < 2**32 - 1:
             raise UsageError(f"--seed wants 0 to {2**32 - 2}, got {self.seed}")
@@ -144,3 +149,7 @@ class GenerationOptions:
             raise UsageError(f"-n wants -1 (no limit) or more tokens, got {self.n_predict}")
         if any(not stop for stop in self.stops):
             raise UsageError("--stop wants a text, got an empty one")
+        try:
+            "".join(self.stops).encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"--stop wants UTF-8, got {' '.join(self.stops)!a}") from None

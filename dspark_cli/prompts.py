@@ -8,7 +8,11 @@ from pathlib import Path
 
 from dspark_cli.errors import DsparkError, UsageError
 
-ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+# What may follow a backslash in -e, as in llama.cpp's string_process_escapes.
+ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"'": b"'", b'"': b'"', b"\\": b"\\"}
+ESCAPE = re.compile(rb"\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<char>[nrt'\"\\]))")
+BYTE_ORDER_MARK = "\ufeff"
+LONGEST_ID = 10  # digits of a 32-bit number
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,17 @@ def from_file(raw: bytes, source: str) -> Prompt:
 
 
 def unescape(text: str) -> str:
-    r"""Replace ``\n``, ``\t``, ``\r``, ``\\``, quotes and ``\xHH``, leave all else alone."""
+    r"""Replace ``\n``, ``\t``, ``\r``, ``\\``, quotes and ``\xHH`` (a byte), nothing else.
 
-    def replace(match: re.Match[str]) -> str:
+    Raises DsparkError where the bytes make no UTF-8.
+    """
+
+    def replace(match: re.Match[bytes]) -> bytes:
         if match["hex"]:
-            return chr(int(match["hex"], 16))
+            return bytes([int(match["hex"], 16)])
         return ESCAPES[match["char"]]
 
-    return re.sub(r"\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<char>[nrt'\"\\]))", replace, text)
+    return decode_text(ESCAPE.sub(replace, text.encode(errors="surrogateescape")), "-p")
 
 
 def read_jsonl(path: Path) -> Iterator[Prompt]:
@@ -63,8 +70,9 @@ def read_jsonl(path: Path) -> Iterator[Prompt]:
     A line is ``{"prompt": text}``, ``{"turns": [first, ...]}`` (the first turn is used), a JSON
     string, or, in a file whose first line is none of these, plain text.
     """
-    text = decode_text(read_bytes(path), str(path))
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    text = decode_text(read_bytes(path), str(path)).removeprefix(BYTE_ORDER_MARK)
+    numbered = enumerate((line.removesuffix("\r") for line in text.split("\n")), 1)
+    lines = [(number, line) for number, line in numbered if line.strip()]
     if not lines:
         raise UsageError(f"{path}: holds no prompt")
     is_json = lines[0][1].lstrip().startswith(("{", '"'))
@@ -78,21 +86,29 @@ def _json_prompt(line: str, source: str) -> str:
         value = json.loads(line)
     except json.JSONDecodeError as error:
         raise DsparkError(f"{source}: is no JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise DsparkError(f"{source}: is nested too deeply to be a prompt") from None
     match value:
         case str(text) | {"prompt": str(text)} | {"turns": [str(text), *_]}:
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                lone = text[error.start]
+                raise DsparkError(f"{source}: holds half a character, {lone!a}") from None
             return text
     raise DsparkError(f'{source}: wanted {{"prompt": text}} or {{"turns": [text, ...]}}')
 
 
 def read_token_ids(path: Path, vocabulary: int) -> list[int]:
     """Token ids from a JSON array or from numbers between spaces, all within the vocabulary."""
-    text = decode_text(read_bytes(path), str(path)).strip()
-    words = re.split(r"[\s,]+", text.removeprefix("[").removesuffix("]").strip())
-    try:
-        tokens = [int(word) for word in words if word]
-    except ValueError:
-        wrong = next(word for word in words if not re.fullmatch(r"[+-]?\d+", word))
-        raise DsparkError(f"{path}: wanted token ids, found {wrong!r}") from None
+    text = decode_text(read_bytes(path), str(path)).removeprefix(BYTE_ORDER_MARK).strip()
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    tokens = []
+    for word in text.replace(",", " ").split():
+        if not re.fullmatch(rf"-?[0-9]{{1,{LONGEST_ID}}}", word):
+            raise DsparkError(f"{path}: wanted token ids, found {word[:40]!r}")
+        tokens.append(int(word))
     if not tokens:
         raise UsageError(f"{path}: holds no token ids")
     if outside := [token for token in tokens if not 0 <= token < vocabulary]:

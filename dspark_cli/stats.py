@@ -5,6 +5,7 @@ Pure arithmetic over events.
 """
 
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TypeAlias, TypeVar
 
 from dspark_cli.events import Finish, FinishReason, Prefill, Report, Round
@@ -163,8 +164,7 @@ class Statistics:
     @property
     def single_token_seconds(self) -> float | None:
         """Median time of a target pass over one token."""
-        ordered = sorted(self.plain_score_seconds)
-        return ordered[len(ordered) // 2] if ordered else None
+        return median(self.plain_score_seconds) if self.plain_score_seconds else None
 
     @property
     def plain_seconds_estimate(self) -> float | None:

@@ -26,8 +26,14 @@ class Vocabulary:
         ``add_special`` adds what the model wants around a text (BOS), ``parse_special`` turns the
         text of control tokens into them.
         """
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError as error:
+            raise DsparkError(
+                f"the prompt is not UTF-8: character {error.start} is {text[error.start]!a}"
+            ) from None
         tokens = native.tokenize(
-            self._handle, text.encode(), add_special=add_special, parse_special=parse_special
+            self._handle, raw, add_special=add_special, parse_special=parse_special
         )
         if tokens is None:
             raise DsparkError(f"llama.cpp could not tokenize a text of {len(text)} characters")
