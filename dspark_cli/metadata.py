@@ -11,6 +11,7 @@ import hashlib
 import math
 import mmap
 import re
+import stat
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,13 @@ VERSIONS = (2, 3)
 DEFAULT_ALIGNMENT = 32  # bytes; general.alignment overrides it
 MAX_DIMENSIONS = 4  # GGML_MAX_DIMS
 STRING, ARRAY = 8, 9  # enum gguf_type
+
+# enum gguf_type -> the name that gguf_type_name gives it
+TYPE_NAMES = dict(
+    enumerate(
+        ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "arr", "u64", "i64", "f64"]
+    )
+)
 
 # enum gguf_type -> (struct format, bytes)
 SCALARS = {
@@ -120,6 +128,7 @@ class Metadata:
 
     path: Path
     values: Mapping[str, Value]
+    types: Mapping[str, str]  # of the values, such as "u32"; an array's elements in brackets
     tensors: Mapping[str, Tensor]
     fingerprint: Fingerprint
 
@@ -223,28 +232,30 @@ class _Cursor:
         self.at = at
         return Strings(data[began:at], count)
 
-    def array(self, key: str) -> Value:
+    def array(self, key: str) -> tuple[str, Value]:
         kind = int(self.scalar(4, key))
         if kind == STRING:
-            return self.strings(self.count(8, f"elements of {key}"), key)
+            return "[str]", self.strings(self.count(8, f"elements of {key}"), key)
         if kind not in SCALARS:
             raise self.fail(f"damaged GGUF: {key} is an array of unknown type {kind}")
         layout, length = SCALARS[kind]
         count = self.count(length, f"elements of {key}")
         began = self.skip(count * length, key)
-        return struct.unpack_from(f"<{count}{layout[1]}", self.data, began)
+        values = struct.unpack_from(f"<{count}{layout[1]}", self.data, began)
+        return f"[{TYPE_NAMES[kind]}]", values
 
-    def value(self, key: str) -> Value:
+    def value(self, key: str) -> tuple[str, Value]:
+        """One value and the name of its type."""
         kind = int(self.scalar(4, key))
         if kind == ARRAY:
             return self.array(key)
         if kind == STRING:
             # A value is shown, never matched: a broken character in a description is no reason
             # to refuse the model.
-            return self.bytes(key).decode(errors="replace")
+            return TYPE_NAMES[kind], self.bytes(key).decode(errors="replace")
         if kind not in SCALARS:
             raise self.fail(f"damaged GGUF: {key} has unknown type {kind}")
-        return self.scalar(kind, key)
+        return TYPE_NAMES[kind], self.scalar(kind, key)
 
 
 def read_metadata(path: Path) -> Metadata:
@@ -261,11 +272,12 @@ def read_metadata(path: Path) -> Metadata:
 
 
 def _open(path: Path) -> mmap.mmap:
-    if not path.exists():
-        raise UsageError(f"{path}: no such file")
-    if path.is_dir():
-        raise UsageError(f"{path}: is a directory, wanted a GGUF file")
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UsageError(f"{path}: is a directory, wanted a GGUF file")
+        if not stat.S_ISREG(mode):
+            raise UsageError(f"{path}: is no regular file, wanted a GGUF file")
         with path.open("rb") as file:
             head = file.read(len(MAGIC))
             if not head:
@@ -275,6 +287,8 @@ def _open(path: Path) -> mmap.mmap:
                     f"{path}: is no GGUF file: it begins with {head!r}, wanted {MAGIC!r}"
                 )
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -287,16 +301,18 @@ def _read_file(path: Path) -> Metadata:
             raise DsparkError(f"{path}: GGUF version {version}, wanted 2 or 3 (little endian)")
         n_tensors = cursor.count(SMALLEST_TENSOR, "tensors")
         n_values = cursor.count(SMALLEST_KEY, "keys")
-        values = {}
+        values: dict[str, Value] = {}
+        types: dict[str, str] = {}
         for _ in range(n_values):
             key = cursor.text("a key")
             if key in values:
                 raise cursor.fail(f"damaged GGUF: the key {key} stands twice")
-            values[key] = cursor.value(key)
+            types[key], values[key] = cursor.value(key)
         tensors = _read_tensors(cursor, n_tensors, values)
         return Metadata(
             path=path,
             values=MappingProxyType(values),
+            types=MappingProxyType(types),
             tensors=MappingProxyType(tensors),
             fingerprint=Fingerprint(
                 path.name, cursor.size, hashlib.sha256(data[: cursor.at]).hexdigest()
@@ -353,11 +369,17 @@ def _join_splits(first: Metadata, parts: int) -> Metadata:
         if not sibling.exists():
             raise UsageError(f"{first.path}: split {part} of {parts} is missing, wanted {sibling}")
         other = _read_file(sibling)
+        if other.integer("split.no") != part - 1:
+            raise DsparkError(f"{sibling}: does not say that it is split {part} of {parts}")
         tensors |= other.tensors
         size += other.fingerprint.size
+    wanted = first.integer("split.tensors.count")
+    if wanted is not None and wanted != len(tensors):
+        raise DsparkError(f"{first.path}: its splits hold {len(tensors)} tensors, wanted {wanted}")
     return Metadata(
         path=first.path,
         values=first.values,
+        types=first.types,
         tensors=MappingProxyType(tensors),
         fingerprint=Fingerprint(first.fingerprint.name, size, first.fingerprint.metadata_sha256),
     )

@@ -13,6 +13,8 @@ SMOLLM2_DRAFTER = "smollm2-135m-dspark.gguf"
 
 def find_target(name: str) -> Path:
     """The GGUF that ``-m`` names: a path, or ``smollm2``."""
+    if not name:
+        raise UsageError("-m: an empty name, wanted a GGUF file or smollm2")
     if name != SMOLLM2 or Path(name).exists():
         return Path(name)
     path = installed_smollm2()

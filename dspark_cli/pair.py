@@ -177,7 +177,10 @@ def _open_drafter(
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them cannot be looked at, which its reader will explain
+        return False
 
 
 def _warnings(options: PairOptions, target: TargetShape, sizes: Sizes) -> Iterator[str]:

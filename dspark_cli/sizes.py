@@ -68,15 +68,15 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
     _check_quantised_cache(target, drafter, memory)
     block = (drafter.block_size or 0) if drafter else 0
     taps = len(drafter.taps or ()) if drafter else 0
-    n_batch = min(limit, memory.batch_size)
+    # A block must fit into one batch; llama.cpp clamps both to the requested context.
+    n_batch = min(limit, max(memory.batch_size, block + 1))
     n_ctx = _pad(limit)
-    n_ubatch = min(n_batch, memory.ubatch_size)
     target_sizes = ContextSizes(
         n_ctx_requested=limit,
         n_ctx=n_ctx,
         n_batch_requested=max(memory.batch_size, block + 1),
-        n_batch=max(n_batch, block + 1),
-        n_ubatch=max(n_ubatch, block + 1),
+        n_batch=n_batch,
+        n_ubatch=min(n_batch, max(memory.ubatch_size, block + 1)),
         n_outputs_max=block + 1,
         kv_bytes=kv_bytes(target.attention, n_ctx, memory.cache_type_k, memory.cache_type_v),
         tap_bytes=taps * target.width * n_batch * F32,

@@ -1,0 +1,26 @@
+"""What a drafter demands of its target, read from metadata, and every way it can fail.
+
+This package knows two descriptions; it opens no model and knows no sizes of memory.
+"""
+
+from dspark_cli.contract.rules import check_pair, check_target, disagreements
+from dspark_cli.contract.shapes import (
+    TAPPABLE,
+    AttentionShape,
+    DrafterShape,
+    TargetShape,
+    read_drafter,
+    read_target,
+)
+
+__all__ = [
+    "TAPPABLE",
+    "AttentionShape",
+    "DrafterShape",
+    "TargetShape",
+    "check_pair",
+    "check_target",
+    "disagreements",
+    "read_drafter",
+    "read_target",
+]

@@ -1,0 +1,219 @@
+"""What a target and a drafter are, as far as the other one cares: read from metadata alone.
+
+Sources: llama.cpp ``src/models/dflash.cpp`` for keys and tensors, ``src/llama-arch.cpp`` for the
+architectures.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dspark_cli.metadata import Metadata, Strings, Tensor
+
+Dialect: TypeAlias = Literal["dspark", "dflash", "fork", "dflash2", "deepseek4", "none"]
+"""``dspark`` and ``dflash`` run here; the others are recognised to be refused by name."""
+
+Rewind: TypeAlias = Literal["cut", "recurrent"]
+"""How a target's memory forgets rejected tokens: positions are cut off, or a state must be
+restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchitectureSupport:
+    """What the installed llama.cpp can do with one target architecture."""
+
+    final_tap: bool = False  # whether the graph publishes the stream after its last layer
+    rewind: Rewind = "cut"
+
+
+# The graphs that publish ``t_layer_inp`` (llama.cpp src/models/*.cpp of llama-cpp-python
+# 0.3.36); any other architecture aborts the process with "layer input tensor is null".
+# Recurrent: llm_arch_is_hybrid.
+TAPPABLE: dict[str, ArchitectureSupport] = {
+    "bailingmoe3": ArchitectureSupport(rewind="recurrent"),
+    "deepseek4": ArchitectureSupport(final_tap=True, rewind="recurrent"),
+    "gemma4": ArchitectureSupport(),
+    "gpt-oss": ArchitectureSupport(),
+    "hunyuan-dense": ArchitectureSupport(),
+    "hunyuan_vl": ArchitectureSupport(),
+    "lfm2": ArchitectureSupport(rewind="recurrent"),
+    "lfm2moe": ArchitectureSupport(rewind="recurrent"),
+    "llama": ArchitectureSupport(),
+    "mimo2": ArchitectureSupport(final_tap=True),
+    "minimax-01": ArchitectureSupport(rewind="recurrent"),
+    "minimax-m2": ArchitectureSupport(),
+    "muse-glimmer": ArchitectureSupport(),
+    "nanbeige": ArchitectureSupport(),
+    "nemotron_h": ArchitectureSupport(final_tap=True, rewind="recurrent"),
+    "nemotron_h_moe": ArchitectureSupport(final_tap=True, rewind="recurrent"),
+    "qwen3": ArchitectureSupport(),
+    "qwen35": ArchitectureSupport(rewind="recurrent"),
+    "qwen35moe": ArchitectureSupport(rewind="recurrent"),
+    "qwen3moe": ArchitectureSupport(),
+    "qwen3next": ArchitectureSupport(rewind="recurrent"),
+    "qwen4exp": ArchitectureSupport(rewind="recurrent"),
+}
+
+MAX_LAYERS = 512  # LLAMA_MAX_LAYERS; a file that claims more is not believed
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """What the K/V cache of one model takes per position."""
+
+    kv_heads: tuple[int, ...]  # per layer
+    key_length: int  # per head
+    value_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetShape:
+    """What a target is, as far as a drafter cares."""
+
+    name: str
+    architecture: str
+    layers: int
+    width: int  # n_embd of the residual stream
+    context_length: int  # positions it was trained on
+    tokens: Strings | None
+    has_embeddings: bool
+    has_head: bool  # its own, or tied to the embeddings
+    attention: AttentionShape
+    weight_bytes: int
+
+    @property
+    def vocabulary(self) -> int:
+        return 0 if self.tokens is None else len(self.tokens)
+
+    @property
+    def support(self) -> ArchitectureSupport | None:
+        """None where llama.cpp's graph publishes no taps."""
+        return TAPPABLE.get(self.architecture)
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterShape:
+    """What a drafter is and demands; a field is None where the file does not say."""
+
+    name: str
+    architecture: str
+    dialect: Dialect
+    block_size: int | None
+    taps: tuple[int, ...] | None  # inputs of these target layers, in the order of concatenation
+    layers: int
+    width: int
+    context_length: int
+    tokens: Strings | None
+    mask_token: int | None
+    markov_rank: int | None  # None: no Markov head, plain DFlash
+    has_confidence: bool
+    has_embeddings: bool
+    has_head: bool
+    draft_vocabulary: int | None  # rows of d2t; None: the whole vocabulary
+    sample_from_anchor: bool
+    causal: bool
+    mrope: bool
+    attention: AttentionShape
+    weight_bytes: int
+
+    @property
+    def vocabulary(self) -> int:
+        return 0 if self.tokens is None else len(self.tokens)
+
+    @property
+    def type_name(self) -> str:
+        """llama.cpp's --spec-type for this drafter."""
+        return "draft-dflash" if self.dialect == "dflash" else "draft-dspark"
+
+    @property
+    def first_draft_row(self) -> int:
+        """The block row that proposes first: 0, or 1 where the anchor row is not read."""
+        return 0 if self.dialect == "dspark" and self.sample_from_anchor else 1
+
+    @property
+    def draft_max(self) -> int:
+        """Tokens that one whole block proposes."""
+        return (self.block_size or 0) - self.first_draft_row
+
+
+def read_target(metadata: Metadata) -> TargetShape:
+    arch = metadata.architecture
+    layers = metadata.integer(f"{arch}.block_count") or 0
+    # Appended multi-token-prediction layers are no layers of the trunk.
+    layers -= metadata.integer(f"{arch}.nextn_predict_layers") or 0
+    embeddings = "token_embd.weight" in metadata.tensors
+    return TargetShape(
+        name=metadata.fingerprint.name,
+        architecture=arch,
+        layers=layers,
+        width=metadata.integer(f"{arch}.embedding_length") or 0,
+        context_length=metadata.integer(f"{arch}.context_length") or 0,
+        tokens=metadata.strings("tokenizer.ggml.tokens"),
+        has_embeddings=embeddings,
+        has_head=embeddings or "output.weight" in metadata.tensors,
+        attention=_attention(metadata, layers),
+        weight_bytes=_weight_bytes(metadata),
+    )
+
+
+def read_drafter(metadata: Metadata) -> DrafterShape:
+    arch = metadata.architecture
+    tensors = metadata.tensors
+    layers = metadata.integer(f"{arch}.block_count") or 0
+    markov = tensors.get("markov_w1.weight")
+    d2t = tensors.get("d2t")
+    from_anchor = metadata.flag("dflash.sample_from_anchor")
+    return DrafterShape(
+        name=metadata.fingerprint.name,
+        architecture=arch,
+        dialect=_dialect(metadata),
+        block_size=metadata.integer("dflash.block_size"),
+        taps=metadata.integers("dflash.target_layers"),
+        layers=layers,
+        width=metadata.integer(f"{arch}.embedding_length") or 0,
+        context_length=metadata.integer(f"{arch}.context_length") or 0,
+        tokens=metadata.strings("tokenizer.ggml.tokens"),
+        mask_token=metadata.integer("tokenizer.ggml.mask_token_id"),
+        markov_rank=_axis(markov, 0) if markov else None,
+        has_confidence=markov is not None and "conf_proj.weight" in tensors,
+        has_embeddings="token_embd.weight" in tensors,
+        has_head="token_embd.weight" in tensors or "output.weight" in tensors,
+        draft_vocabulary=_axis(d2t, 0) if d2t else None,
+        sample_from_anchor=True if from_anchor is None else from_anchor,
+        causal=metadata.flag("dflash.attention.causal") or False,
+        mrope=metadata.integers("dflash.rope.dimension_sections") is not None,
+        attention=_attention(metadata, layers),
+        weight_bytes=_weight_bytes(metadata),
+    )
+
+
+def _dialect(metadata: Metadata) -> Dialect:
+    if metadata.architecture == "dspark":
+        return "fork"
+    if metadata.architecture != "dflash":
+        return "none"
+    if any(key.startswith("dflash.hyper_connection.") for key in metadata.values):
+        return "deepseek4"
+    if "selector_hidden.weight" in metadata.tensors:
+        return "dflash2"
+    return "dspark" if "markov_w1.weight" in metadata.tensors else "dflash"
+
+
+def _axis(tensor: Tensor, axis: int) -> int:
+    return tensor.shape[axis] if axis < len(tensor.shape) else 1
+
+
+def _attention(metadata: Metadata, layers: int) -> AttentionShape:
+    prefix = f"{metadata.architecture}.attention."
+    heads = metadata.integers(prefix + "head_count") or (1,)
+    kv_heads = metadata.integers(prefix + "head_count_kv") or heads
+    width = metadata.integer(f"{metadata.architecture}.embedding_length") or 0
+    head_width = width // max(heads[0], 1)
+    return AttentionShape(
+        kv_heads=kv_heads if len(kv_heads) == layers else kv_heads[:1] * min(layers, MAX_LAYERS),
+        key_length=metadata.integer(prefix + "key_length") or head_width,
+        value_length=metadata.integer(prefix + "value_length") or head_width,
+    )
+
+
+def _weight_bytes(metadata: Metadata) -> int:
+    return sum(tensor.size or 0 for tensor in metadata.tensors.values())
