@@ -7,11 +7,9 @@ gives its templates.
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dspark_cli.errors import DsparkError, UsageError
-from dspark_cli.prompts import decode_text, read_bytes
 
 # Variables that the formatter sets itself.
 RESERVED = {"messages", "bos_token", "eos_token", "raise_exception", "strftime_now"}
@@ -22,7 +20,7 @@ class ChatOptions:
     """What surrounds the user's text."""
 
     system: str | None = None
-    template_file: Path | None = None  # instead of the one in the GGUF
+    template: str | None = None  # instead of the one in the GGUF
     variables: dict[str, Any] = field(default_factory=dict)  # handed to the template
 
 
@@ -53,9 +51,7 @@ def render_chat(
 
     Raises DsparkError with the template's own complaint, whatever went wrong inside it.
     """
-    if options.template_file is not None:
-        raw = read_bytes(options.template_file)
-        template = decode_text(raw, str(options.template_file))
+    template = template if options.template is None else options.template
     if not template:
         raise DsparkError(
             "the target carries no chat template",

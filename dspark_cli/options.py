@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from dspark_cli.errors import UsageError
 
+MAX_THREADS = 512  # GGML_MAX_N_THREADS
 INT32_END = 2**31  # llama.cpp counts in 32-bit integers
 
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
@@ -94,8 +95,8 @@ class MemoryOptions:
             if value < 1:
                 raise UsageError(f"{name} wants at least 1 row, got {value}")
         for name, threads in (("--threads", self.threads), ("-td", self.threads_draft)):
-            if threads is not None and threads < 1:
-                raise UsageError(f"{name} wants at least 1 thread, got {threads}")
+            if threads is not None and not 1 <= threads <= MAX_THREADS:
+                raise UsageError(f"{name} wants 1 to {MAX_THREADS} threads, got {threads}")
         for name, kind in (
             ("-ctk", self.cache_type_k),
             ("-ctv", self.cache_type_v),

@@ -45,6 +45,11 @@ def decode_text(raw: bytes, source: str) -> str:
         ) from None
 
 
+def read_text(path: Path) -> str:
+    """The whole text of ``path``."""
+    return decode_text(read_bytes(path), str(path))
+
+
 def from_file(raw: bytes, source: str) -> Prompt:
     """A whole file as one prompt; one newline at its end is the editor's, as in llama.cpp."""
     return Prompt(decode_text(raw, source).removesuffix("\n"), source)

@@ -103,7 +103,7 @@ def test_renderers_never_see_a_model():
     ("library", "homes"),
     [
         ("ctypes", {"native"}),
-        ("llama_cpp", {"native", "engine", "chat"}),
+        ("llama_cpp", {"native", "engine", "chat", "cli"}),
         ("rich", {"render", "cli"}),
         ("typer", {"cli"}),
         ("jinja2", {"chat"}),

@@ -15,14 +15,15 @@ CHATML = (
 )
 
 
-def rendered(template: str | None, user: str = "Hi", **options: object) -> str:
-    return render_chat(user, ChatOptions(**options), template=template, bos="<s>", eos="</s>")
+def rendered(own: str | None, user: str = "Hi", **options: object) -> str:
+    """The prompt that a model with its ``own`` template gets."""
+    return render_chat(user, ChatOptions(**options), template=own, bos="<s>", eos="</s>")
 
 
-def complaint(template: str | None, **options: object) -> str:
+def complaint(own: str | None, **options: object) -> str:
     """The one sentence with which a template is refused."""
     with pytest.raises(DsparkError) as refused:
-        rendered(template, **options)
+        rendered(own, **options)
     (message,) = refused.value.messages
     assert "\n" not in message
     return message
@@ -82,13 +83,12 @@ def test_no_thinking_is_a_variable_that_templates_ask_for(no_thinking, prompt):
     assert rendered(CHATML, variables=variables) == rendered(CHATML)
 
 
-def test_a_template_file_is_used_instead_of_the_model_s(tmp_path):
-    """Its text as it stands, UTF-8; the model may as well have none."""
-    path = tmp_path / "template.jinja"
-    path.write_text("日本: {{ messages[0].content }}.", encoding="utf-8")
+def test_a_given_template_is_used_instead_of_the_model_s():
+    """Its text as it stands; the model may as well have none."""
+    given = "日本: {{ messages[0].content }}."
 
-    assert rendered(CHATML, template_file=path) == "日本: Hi."
-    assert rendered(None, template_file=path) == "日本: Hi."
+    assert rendered(CHATML, template=given) == "日本: Hi."
+    assert rendered(None, template=given) == "日本: Hi."
 
 
 # --- variables ----------------------------------------------------------------------------------
@@ -134,20 +134,6 @@ def test_a_target_without_a_template_is_refused(template):
     with pytest.raises(DsparkError, match="carries no chat template") as refused:
         rendered(template)
     assert "--chat-template-file" in refused.value.hint
-
-
-def test_a_template_file_that_is_missing_is_a_matter_of_the_command_line(tmp_path):
-    """As any other file."""
-    with pytest.raises(UsageError, match=r"none.jinja: no such file"):
-        rendered(CHATML, template_file=tmp_path / "none.jinja")
-
-
-def test_a_template_file_that_is_no_text_is_refused(tmp_path):
-    """With its first bad byte."""
-    path = tmp_path / "template.jinja"
-    path.write_bytes(b"{{ '\xff' }}")
-
-    assert complaint(CHATML, template_file=path).endswith("is not UTF-8: byte 0xff at offset 4")
 
 
 @pytest.mark.parametrize(

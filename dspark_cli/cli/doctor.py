@@ -3,7 +3,8 @@
 import sys
 
 from dspark_cli.cli import params
-from dspark_cli.errors import DsparkError, LlamaError
+from dspark_cli.cli.llama import require_llama
+from dspark_cli.errors import LlamaError
 from dspark_cli.render.diagnosis import Diagnosis, diagnosis_table
 from dspark_cli.render.jsonl import JsonWriter
 from dspark_cli.render.messages import show_answer
@@ -21,19 +22,14 @@ def doctor(json_document: params.Json = False) -> int:
 
 def diagnose() -> Diagnosis:
     """Ask llama.cpp about itself; raises DsparkError where it cannot be loaded at all."""
-    try:
-        from dspark_cli.engine.devices import cpu_features, devices
-        from dspark_cli.engine.model import gpu_offload_supported
-        from dspark_cli.native.symbols import found
-        from dspark_cli.versions import versions
-    except (ImportError, OSError, RuntimeError) as error:
-        raise DsparkError(
-            f"llama-cpp-python cannot be loaded: {error}",
-            hint="pip install --force-reinstall 'llama-cpp-python>=0.3.36,<0.4'",
-        ) from None
+    require_llama()
+    from dspark_cli.engine.devices import cpu_features, devices
+    from dspark_cli.engine.model import gpu_offload_supported
     from dspark_cli.machine import available_memory
     from dspark_cli.models import installed_smollm2
+    from dspark_cli.native.symbols import found
     from dspark_cli.options import usable_cores
+    from dspark_cli.versions import versions
 
     return Diagnosis(
         versions=versions(),

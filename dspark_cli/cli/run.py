@@ -2,20 +2,28 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dspark_cli.chat import ChatOptions, parse_variables
 from dspark_cli.cli import params
+from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths
 from dspark_cli.errors import INTERRUPTED_EXIT_CODE, DsparkError, UsageError
 from dspark_cli.events import Report
 from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, SamplingOptions
-from dspark_cli.prompts import Prompt, from_file, read_bytes, read_jsonl, read_token_ids, unescape
+from dspark_cli.prompts import (
+    Prompt,
+    from_file,
+    read_bytes,
+    read_jsonl,
+    read_text,
+    read_token_ids,
+    unescape,
+)
 from dspark_cli.render.jsonl import JsonLines, JsonWriter, Silent
 from dspark_cli.render.live import live_progress
 from dspark_cli.render.messages import hint, note, stderr_console, warn
@@ -113,7 +121,9 @@ def run(
         stops=tuple(stop or ()),
     )
     chat_options = ChatOptions(
-        system, chat_template_file, parse_variables(chat_template_kwargs, no_thinking=no_thinking)
+        system=system,
+        template=read_text(chat_template_file) if chat_template_file else None,
+        variables=parse_variables(chat_template_kwargs, no_thinking=no_thinking),
     )
     if not chat and chat_options != ChatOptions():
         raise UsageError("--system, --chat-template-* and --no-thinking need --chat")
@@ -150,10 +160,12 @@ class PromptSource:
         if all(source is None for source in given) and sys.stdin.isatty():
             raise UsageError("no prompt", hint="give -p TEXT or -f FILE, or pipe one into stdin")
 
-    def texts(self) -> list[Prompt]:
-        """Every prompt as text, read before the models are."""
+    def read(self, vocabulary: int) -> list[Prompt | list[int]]:
+        """Every prompt, as text or as token ids, read before any weights are."""
         if self.text is not None:
             return [Prompt(unescape(self.text) if self.escape else self.text, "-p")]
+        if self.token_ids is not None:
+            return [read_token_ids(self.token_ids, vocabulary)]
         if self.many is not None:
             return list(read_jsonl(self.many))
         if self.file is not None and str(self.file) != "-":
@@ -214,13 +226,14 @@ class Session:
     verbose: bool
 
     def run(self, source: PromptSource, outlet: Outlet, stats: params.StatsFormat) -> int:
+        require_llama()
         from dspark_cli.generate import Generation
         from dspark_cli.native.interrupt import ctrl_c_sets_flag
         from dspark_cli.native.log import log
         from dspark_cli.pair import open_planned, plan_pair
 
         plan = plan_pair(self.pair_options)
-        texts = [] if source.token_ids else source.texts()
+        prompts = source.read(plan.target.vocabulary)
         for warning in plan.warnings:
             warn(warning)
         log.echo = self.verbose
@@ -230,9 +243,9 @@ class Session:
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
             self._introduce(pair)
             total, exit_code, generation = Statistics(), 0, None
-            for tokens in self._tokens(pair, source, texts):
+            for prompt in prompts:
                 try:
-                    generation = Generation(pair, tokens(), self.options)
+                    generation = Generation(pair, self._tokens(pair, prompt), self.options)
                 except DsparkError as error:
                     if source.many is None:
                         raise
@@ -249,19 +262,14 @@ class Session:
             self._report(generation, total, stats)
         return exit_code
 
-    def _tokens(
-        self, pair: "Pair", source: PromptSource, texts: list[Prompt]
-    ) -> Iterator[Callable[[], list[int]]]:
-        """One function per prompt, so that a prompt's failure is that prompt's alone."""
+    def _tokens(self, pair: "Pair", prompt: Prompt | list[int]) -> list[int]:
         from dspark_cli.generate import chat_prompt, raw_prompt
 
-        if source.token_ids is not None:
-            yield partial(read_token_ids, source.token_ids, len(pair.vocabulary))
-        for prompt in texts:
-            if self.chat is None:
-                yield partial(raw_prompt, pair, prompt.text)
-            else:
-                yield partial(chat_prompt, pair, prompt.text, self.chat)
+        if isinstance(prompt, list):
+            return prompt
+        if self.chat is None:
+            return raw_prompt(pair, prompt.text)
+        return chat_prompt(pair, prompt.text, self.chat)
 
     def _introduce(self, pair: "Pair") -> None:
         """What the user should know before the text begins."""

@@ -49,6 +49,7 @@ def open_model(
     path: Path, *, gpu_layers: int | None = None, progress: Progress | None = None
 ) -> Iterator[Model]:
     """Load the weights of ``path``; raises LlamaError with llama.cpp's own reason."""
+    log.install()
     start_llama()
     params = bindings.llama_model_default_params()
     if gpu_layers is not None:

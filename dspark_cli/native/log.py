@@ -9,7 +9,7 @@ from collections import deque
 
 import llama_cpp.llama_cpp as bindings
 
-WARN, ERROR, CONTINUED = 2, 3, 5  # enum ggml_log_level
+WARN, ERROR, CONTINUED = 3, 4, 5  # enum ggml_log_level (ggml.h)
 KEPT_LINES = 200
 
 
@@ -25,6 +25,7 @@ class LogCapture:
         self._callback = bindings.llama_log_callback(self._receive)
 
     def install(self) -> None:
+        """Take llama.cpp's one callback, which other users of the library may have taken since."""
         bindings.llama_log_set(self._callback, None)
 
     def _receive(self, level: int, text: bytes, _: object) -> None:
@@ -54,4 +55,3 @@ class LogCapture:
 
 
 log = LogCapture()
-log.install()
