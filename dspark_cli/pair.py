@@ -190,6 +190,11 @@ def _warnings(options: PairOptions, target: TargetShape, sizes: Sizes) -> Iterat
             f"-c {sizes.limit} is more than the {target.context_length} positions that "
             f"{target.name} was trained on: expect the text to degrade beyond them"
         )
+    if not target.names_end:
+        yield (
+            f"{target.name} names no end-of-generation token (tokenizer.ggml.eos_token_id): "
+            "llama.cpp guesses one, and the text may not end by itself"
+        )
     for name, layers in (("-ngl", memory.gpu_layers), ("-ngld", memory.gpu_layers_draft)):
         if layers and not gpu_offload_supported():
             yield (

@@ -21,6 +21,7 @@ def a_target(*, trained_for: int = 8192, head: int = 64, **changes) -> TargetSha
         "tokens": None,
         "has_embeddings": True,
         "has_head": True,
+        "names_end": True,
         "attention": AttentionShape((2,) * 4, head, head),
         "weight_bytes": 10_000_000,
     }

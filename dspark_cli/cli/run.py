@@ -227,7 +227,7 @@ class Session:
 
     def run(self, source: PromptSource, outlet: Outlet, stats: params.StatsFormat) -> int:
         require_llama()
-        from dspark_cli.generate import Generation
+        from dspark_cli.generate import Generation, sizes_as_json
         from dspark_cli.native.interrupt import ctrl_c_sets_flag
         from dspark_cli.native.log import log
         from dspark_cli.pair import open_planned, plan_pair
@@ -241,7 +241,8 @@ class Session:
             owned.enter_context(ctrl_c_sets_flag())
             progress = owned.enter_context(live_progress())
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
-            self._introduce(pair)
+            if self.verbose:
+                note(f"sizes {json.dumps(sizes_as_json(pair))}")
             total, exit_code, generation = Statistics(), 0, None
             for prompt in prompts:
                 try:
@@ -270,18 +271,6 @@ class Session:
         if self.chat is None:
             return raw_prompt(pair, prompt.text)
         return chat_prompt(pair, prompt.text, self.chat)
-
-    def _introduce(self, pair: "Pair") -> None:
-        """What the user should know before the text begins."""
-        if not pair.vocabulary.names_an_end and self.options.n_predict < 0:
-            warn(
-                f"{pair.plan.target.name} names no end-of-generation token: "
-                "only the context ends the text"
-            )
-        if self.verbose:
-            from dspark_cli.generate import sizes_as_json
-
-            note(f"sizes {json.dumps(sizes_as_json(pair))}")
 
     def _report(
         self, generation: "Generation", total: Statistics, stats: params.StatsFormat

@@ -53,6 +53,7 @@ TAPPABLE: dict[str, ArchitectureSupport] = {
     "qwen4exp": ArchitectureSupport(rewind="recurrent"),
 }
 
+ENDS = ("eos", "eot", "eom")  # keys of the tokens that end a text, a turn, a message
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS; a file that claims more is not believed
 
 
@@ -77,6 +78,7 @@ class TargetShape:
     tokens: Strings | None
     has_embeddings: bool
     has_head: bool  # its own, or tied to the embeddings
+    names_end: bool  # whether it says which token ends a text; llama.cpp guesses otherwise
     attention: AttentionShape
     weight_bytes: int
 
@@ -150,6 +152,7 @@ def read_target(metadata: Metadata) -> TargetShape:
         tokens=metadata.strings("tokenizer.ggml.tokens"),
         has_embeddings=embeddings,
         has_head=embeddings or "output.weight" in metadata.tensors,
+        names_end=any(f"tokenizer.ggml.{end}_token_id" in metadata.values for end in ENDS),
         attention=_attention(metadata, layers),
         weight_bytes=_weight_bytes(metadata),
     )

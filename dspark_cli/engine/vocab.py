@@ -66,22 +66,6 @@ class Vocabulary:
     def eos(self) -> int:
         return int(bindings.llama_vocab_eos(self._handle))
 
-    @property
-    def eot(self) -> int:
-        return int(bindings.llama_vocab_eot(self._handle))
-
-    @property
-    def mask(self) -> int:
-        return int(bindings.llama_vocab_mask(self._handle))
-
-    @property
-    def adds_bos(self) -> bool:
-        return bool(bindings.llama_vocab_get_add_bos(self._handle))
-
-    @property
-    def names_an_end(self) -> bool:
-        return self.eos != NO_TOKEN or self.eot != NO_TOKEN
-
     def chat_template(self) -> str | None:
         template = bindings.llama_model_chat_template(self._model.handle, None)
         return None if template is None else str(template.decode(errors="replace"))
