@@ -278,7 +278,8 @@ class Session:
         """Statistics and afterthoughts on stderr, whatever went to stdout."""
         drafting = self.pair_options.draft is not None
         if stats is params.StatsFormat.json:
-            document = {**total.as_json(), "timings": total.timings_as_json()}
+            ends = {"finish_reason": total.finish_reason, "seed": generation.seed}
+            document = {**ends, **total.as_json(), "timings": total.timings_as_json()}
             print(json.dumps(document), file=sys.stderr)
         if total.looks_foreign:
             warn(
