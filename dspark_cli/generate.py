@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from dspark_cli.chat import ChatOptions, render_chat
 from dspark_cli.decode import Decoding, NoDrafter
-from dspark_cli.engine.sampler import open_chooser, random_seed
+from dspark_cli.engine.sampler import chooser_for, random_seed
 from dspark_cli.errors import DsparkError, InterruptedRunError, UsageError
 from dspark_cli.events import Finish, FinishReason, Report, Round, Text
 from dspark_cli.options import GenerationOptions
@@ -78,30 +78,30 @@ class Generation:
         """Run from the prompt on; a second iteration runs anew only on a new object."""
         pair, options = self._pair, self.options
         pair.clear()
-        with open_chooser(options.sampling, pair.vocabulary, self._prompt) as choose:
-            decoding = Decoding(
-                pair.target,
-                pair.drafter or NoDrafter(),
-                self._prompt,
-                choose,
-                room=pair.room,
-                limit=None if options.n_predict < 0 else options.n_predict,
-                ends=self._ends,
-            )
-            for event in decoding:
-                if isinstance(event, Round):
-                    self.tokens += event.tokens
-                    drafted = [index < event.accepted for index in range(len(event.tokens))]
-                    self._drafted += drafted
-                if isinstance(event, Finish):
-                    yield from self._texts(self._stream.flush())
-                    if event.reason != "interrupted":
-                        self._measure_single_passes(decoding)
-                self.statistics.add(event)
-                yield event
-                if isinstance(event, Round):
-                    released, self._released = self._released, []
-                    yield from self._texts(released)
+        choose = chooser_for(options.sampling, pair.vocabulary, self._prompt)
+        decoding = Decoding(
+            pair.target,
+            pair.drafter or NoDrafter(),
+            self._prompt,
+            choose,
+            room=pair.room,
+            limit=None if options.n_predict < 0 else options.n_predict,
+            ends=self._ends,
+        )
+        for event in decoding:
+            if isinstance(event, Round):
+                self.tokens += event.tokens
+                drafted = [index < event.accepted for index in range(len(event.tokens))]
+                self._drafted += drafted
+            if isinstance(event, Finish):
+                yield from self._texts(self._stream.flush())
+                if event.reason != "interrupted":
+                    self._measure_single_passes(decoding)
+            self.statistics.add(event)
+            yield event
+            if isinstance(event, Round):
+                released, self._released = self._released, []
+                yield from self._texts(released)
 
     def text_pieces(self) -> Iterator[str]:
         """Only the text, as it comes."""

@@ -5,8 +5,8 @@ same seed gives the same text with and without a drafter.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import weakref
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import llama_cpp.llama_cpp as bindings
@@ -34,12 +34,19 @@ def argmax(logits: np.ndarray) -> int:
 class SamplerChain:
     """penalties, top-k, top-p, min-p, temperature, then one draw: llama.cpp's own order.
 
-    Every draw is remembered by the penalties, so a chain belongs to one run.
+    Every draw is remembered by the penalties, so a chain belongs to one run. llama.cpp's memory is
+    freed with the object.
     """
 
-    def __init__(self, chain: Any, vocabulary: int) -> None:
+    def __init__(self, chain: Any, candidates: native.Candidates) -> None:
         self._chain = chain
-        self._candidates = native.Candidates(vocabulary)
+        self._candidates = candidates
+        weakref.finalize(self, bindings.llama_sampler_free, chain)
+
+    def clone(self) -> "SamplerChain":
+        """Another chain in the same state, random numbers included."""
+        # Candidates are laid out anew for every draw, so both can use the same memory.
+        return SamplerChain(bindings.llama_sampler_clone(self._chain), self._candidates)
 
     def __call__(self, logits: np.ndarray) -> int:
         self._candidates.fill(logits)
@@ -54,34 +61,27 @@ class SamplerChain:
             bindings.llama_sampler_accept(self._chain, token)
 
 
-@contextmanager
-def open_chooser(
-    options: SamplingOptions, vocabulary: Vocabulary, prompt: list[int]
-) -> Iterator[Chooser]:
+def chooser_for(options: SamplingOptions, vocabulary: Vocabulary, prompt: list[int]) -> Chooser:
     """The chooser that ``options`` describe, for one run that continues ``prompt``."""
     if options.argmax:
-        yield argmax
-        return
+        return argmax
     size = len(vocabulary)
     chain = native.new_chain()
-    try:
-        if options.ignore_eos and (ends := vocabulary.eog_tokens()):
-            native.add(chain, native.logit_bias(size, ends, float("-inf")))
-        if options.repeat_penalty != 1.0:
-            native.add(chain, native.penalties(size, PENALTY_LAST_N, options.repeat_penalty))
-        if options.greedy:
-            native.add(chain, bindings.llama_sampler_init_greedy())
-        else:
-            native.add(chain, bindings.llama_sampler_init_top_k(options.top_k))
-            native.add(chain, bindings.llama_sampler_init_top_p(options.top_p, 1))
-            native.add(chain, bindings.llama_sampler_init_min_p(options.min_p, 1))
-            native.add(chain, bindings.llama_sampler_init_temp(options.temperature))
-            native.add(chain, bindings.llama_sampler_init_dist(options.seed))
-        sampler = SamplerChain(chain, size)
-        sampler.remember(prompt[-PENALTY_LAST_N:])
-        yield sampler
-    finally:
-        bindings.llama_sampler_free(chain)
+    sampler = SamplerChain(chain, native.Candidates(size))
+    if options.ignore_eos and (ends := vocabulary.eog_tokens()):
+        native.add(chain, native.logit_bias(size, ends, float("-inf")))
+    if options.repeat_penalty != 1.0:
+        native.add(chain, native.penalties(size, PENALTY_LAST_N, options.repeat_penalty))
+    if options.greedy:
+        native.add(chain, bindings.llama_sampler_init_greedy())
+    else:
+        native.add(chain, bindings.llama_sampler_init_top_k(options.top_k))
+        native.add(chain, bindings.llama_sampler_init_top_p(options.top_p, 1))
+        native.add(chain, bindings.llama_sampler_init_min_p(options.min_p, 1))
+        native.add(chain, bindings.llama_sampler_init_temp(options.temperature))
+        native.add(chain, bindings.llama_sampler_init_dist(options.seed))
+    sampler.remember(prompt[-PENALTY_LAST_N:])
+    return sampler
 
 
 def random_seed() -> int:
