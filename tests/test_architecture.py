@@ -20,7 +20,7 @@ LAYERS = [
     {"sizes"},
     {"engine", "render"},
     {"decode", "pair"},
-    {"generate"},
+    {"generate", "compare"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,420 @@
+"""Is the speculative text the target's own? A verdict that rounding does not fool.
+
+Kernels for one token and for several round differently, so two correct runs may part where two
+logits nearly tie, and everything after differs. Comparing texts would report bugs that are none.
+Here the speculative tokens are replayed through the target one at a time, so that each is judged
+on its own prefix: it must be the target's choice, or lie within a tolerance of it. The tolerance
+is measured on the very text, as the change that batch widths alone make to the logits.
+
+Sampled runs with one seed are compared where they first part: the sampler's state of that moment
+is applied to the logits of both widths.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from dspark_cli.decode import Decoding, Drafter, NoDrafter
+from dspark_cli.engine.sampler import Chooser, SamplerChain, argmax, chooser_for
+from dspark_cli.errors import InterruptedRunError
+from dspark_cli.events import Finish, FinishReason, Round
+from dspark_cli.options import SamplingOptions
+from dspark_cli.pair import Pair
+from dspark_cli.stats import JsonObject, Statistics
+
+Verdict: TypeAlias = Literal["identical", "tie", "diverged"]
+
+WATCHED = 64  # likeliest tokens of each row whose logits are compared between widths
+LEAST_TOLERANCE = 0.001  # logits; what is measured on a short text may be 0 by luck
+SAFETY = 2.0  # times the largest change seen
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The likeliest tokens of one row of logits, likeliest first."""
+
+    ids: np.ndarray
+    logits: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One finished run: what it said, why it ended, and in which batches."""
+
+    tokens: tuple[int, ...]
+    reason: FinishReason
+    rounds: tuple[Round, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What batch widths alone do to the logits of a text."""
+
+    gap: float  # largest change of the difference between a row's two likeliest tokens
+    logit: float  # largest change of any watched logit
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two texts part, or where a token is not the target's own.
+
+    ``position`` counts generated tokens from 0. A token is None where that text had ended. Logits
+    are those of the replay, one token at a time.
+    """
+
+    position: int
+    plain: int | None
+    speculative: int | None
+    plain_logit: float | None = None
+    speculative_logit: float | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """By how much the replay prefers the plain token."""
+        if self.plain_logit is None or self.speculative_logit is None:
+            return None
+        return self.plain_logit - self.speculative_logit
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The verdict on one prompt, with everything it rests on."""
+
+    verdict: Verdict
+    plain: Run
+    speculative: Run
+    statistics: Statistics
+    parting: Parting | None = None
+    largest_gap: float = 0.0  # logits, over all replayed tokens
+    tolerance: float | None = None  # None where nothing had to be tolerated
+    why: str | None = None  # of a divergence, in words
+
+    @property
+    def compared(self) -> int:
+        """Tokens that were judged."""
+        return len(self.speculative.tokens)
+
+
+def compare(
+    pair: Pair,
+    prompt: Sequence[int],
+    *,
+    limit: int | None,
+    sampling: SamplingOptions | None = None,
+    tolerance: float | None = None,
+    loop: type[Decoding] = Decoding,
+) -> Comparison:
+    """Decode ``prompt`` plainly and speculatively and judge the second by the first.
+
+    ``tolerance`` in logits replaces the measured one. ``loop`` is the speculative loop under test.
+    Raises InterruptedRunError on Ctrl-C; ``pair`` needs a drafter.
+    """
+    if pair.drafter is None:
+        raise ValueError("there is nothing to compare without a drafter")
+    sampling = sampling or SamplingOptions()
+    return _Judge(pair, list(prompt), limit, sampling, tolerance).compare(loop)
+
+
+@dataclass(slots=True)
+class _Judge:
+    """One prompt's comparison: two runs, and a replay where they part."""
+
+    pair: Pair
+    prompt: list[int]
+    limit: int | None
+    sampling: SamplingOptions
+    given_tolerance: float | None
+
+    def compare(self, loop: type[Decoding]) -> Comparison:
+        drafter = self.pair.drafter
+        if drafter is None:
+            raise ValueError("a judge needs a drafter to judge")
+        watched: list[Top] = []
+        plain = self._run(Decoding, NoDrafter(), _watching(self._chooser(), watched))
+        choose = self._chooser()
+        fork = Fork(choose, plain.tokens) if isinstance(choose, SamplerChain) else None
+        speculative = self._run(loop, drafter, fork or choose)
+        statistics = Statistics(n_prompt=len(self.prompt))
+        for round_ in speculative.rounds:
+            statistics.add(round_)
+        return self._verdict(plain, speculative, watched, fork, statistics)
+
+    def _chooser(self) -> Chooser:
+        return chooser_for(self.sampling, self.pair.vocabulary, self.prompt)
+
+    def _verdict(
+        self,
+        plain: Run,
+        speculative: Run,
+        watched: Sequence[Top],
+        fork: "Fork | None",
+        statistics: Statistics,
+    ) -> Comparison:
+        def verdict(kind: Verdict, **facts: object) -> Comparison:
+            return Comparison(kind, plain, speculative, statistics, **facts)  # type: ignore[arg-type]
+
+        if (end := self._wrong_end(speculative)) is not None:
+            position, why = end
+            return verdict("diverged", parting=_parting(plain, speculative, position), why=why)
+        if plain.tokens == speculative.tokens:
+            return verdict("identical")
+        noise = self._noise(plain, watched, speculative.rounds)
+        if fork is not None:
+            return self._sampled_verdict(plain, speculative, fork, noise, verdict)
+        tolerance = self.given_tolerance
+        if tolerance is None:
+            tolerance = max(SAFETY * noise.gap, LEAST_TOLERANCE)
+        return self._greedy_verdict(plain, speculative, tolerance, verdict)
+
+    def _greedy_verdict(
+        self,
+        plain: Run,
+        speculative: Run,
+        tolerance: float,
+        verdict: Callable[..., Comparison],
+    ) -> Comparison:
+        """Hold every speculative token against the target's choice on its own prefix."""
+        first = _parting(plain, speculative, _first_difference(plain, speculative))
+        beyond: Parting | None = None
+        largest = 0.0
+        for position, row in enumerate(self._replay(speculative.tokens)):
+            token, own = speculative.tokens[position], argmax(row)
+            found = Parting(position, own, token, float(row[own]), float(row[token]))
+            largest = max(largest, found.gap or 0.0)
+            if position == first.position and first.plain is not None:
+                first = Parting(
+                    position, first.plain, token, float(row[first.plain]), float(row[token])
+                )
+            if beyond is None and (found.gap or 0.0) > tolerance:
+                beyond = found
+        if beyond is None:
+            return verdict("tie", parting=first, largest_gap=largest, tolerance=tolerance)
+        return verdict(
+            "diverged",
+            parting=beyond,
+            largest_gap=largest,
+            tolerance=tolerance,
+            why="the target itself prefers another token by more than rounding explains",
+        )
+
+    def _sampled_verdict(
+        self,
+        plain: Run,
+        speculative: Run,
+        fork: "Fork",
+        noise: Noise,
+        verdict: Callable[..., Comparison],
+    ) -> Comparison:
+        """Apply the sampler of the moment where the texts part to the logits of both widths."""
+        position = _first_difference(plain, speculative)
+        parting = _parting(plain, speculative, position)
+        if parting.plain is None or parting.speculative is None or fork.row is None:
+            return verdict(
+                "diverged", parting=parting, why="one text ends where the other goes on"
+            )
+        *_, row = self._replay(speculative.tokens[: position + 1])
+        parting = Parting(
+            position,
+            parting.plain,
+            parting.speculative,
+            float(row[parting.plain]),
+            float(row[parting.speculative]),
+        )
+        tolerance = self.given_tolerance
+        if tolerance is None:
+            tolerance = max(SAFETY * noise.logit, LEAST_TOLERANCE)
+        likeliest = _top(row).ids
+        change = float(np.abs(row[likeliest] - fork.row[likeliest]).max())
+        facts = {"parting": parting, "largest_gap": change, "tolerance": tolerance}
+        if fork.draw(row) != parting.plain or fork.draw(fork.row) != parting.speculative:
+            why = "the same sampler state does not draw these two tokens from these logits"
+            return verdict("diverged", why=why, **facts)
+        if change > tolerance:
+            why = "the logits of the two widths differ by more than rounding explains"
+            return verdict("diverged", why=why, **facts)
+        return verdict("tie", **facts)
+
+    def _run(self, loop: type[Decoding], drafter: Drafter, choose: Chooser) -> Run:
+        self.pair.clear()
+        rounds: list[Round] = []
+        reason: FinishReason = "interrupted"
+        for event in loop(
+            self.pair.target,
+            drafter,
+            self.prompt,
+            choose,
+            room=self.pair.room,
+            limit=self.limit,
+            ends=lambda token: "eog" if self.pair.vocabulary.is_eog(token) else None,
+        ):
+            if isinstance(event, Round):
+                rounds.append(event)
+            elif isinstance(event, Finish):
+                reason = event.reason
+        if reason == "interrupted":
+            raise InterruptedRunError
+        tokens = tuple(token for round_ in rounds for token in round_.tokens)
+        return Run(tokens, reason, tuple(rounds))
+
+    def _prefill(self) -> None:
+        """Bring the prompt into a fresh memory, in the chunks of both runs."""
+        self.pair.clear()
+        for _ in Decoding(
+            self.pair.target, NoDrafter(), self.prompt, argmax, room=self.pair.room, limit=0
+        ):
+            pass
+
+    def _replay(self, tokens: Sequence[int]) -> Iterator[np.ndarray]:
+        """The row that judges each of ``tokens``, computed one token at a time."""
+        self._prefill()
+        began = len(self.prompt) - 1
+        for offset, token in enumerate([self.prompt[-1], *tokens[:-1]]):
+            yield self.pair.target.score([token], began + offset).logits[0]
+
+    def _noise(self, plain: Run, watched: Sequence[Top], rounds: Sequence[Round]) -> Noise:
+        """Score the plain text again in the speculative run's batches, and compare the logits."""
+        self._prefill()
+        # The row of each of these tokens chooses the next, which ``watched`` knows by its index.
+        inputs = [self.prompt[-1], *plain.tokens[:-1]]
+        first = len(self.prompt) - 1
+        index = 0
+        gap = logit = 0.0
+        for round_ in rounds:
+            batch = inputs[index : index + round_.scored + 1]
+            if not batch:
+                break
+            scored = self.pair.target.score(batch, first + index)
+            for offset, top in enumerate(watched[index : index + len(batch)]):
+                change = scored.logits[offset][top.ids] - top.logits
+                gap = max(gap, abs(float(change[0] - change[1])))
+                logit = max(logit, float(np.abs(change).max()))
+            index += min(len(round_.tokens), len(batch))
+            self.pair.target.rewind(first + index)
+        return Noise(gap, logit)
+
+    def _wrong_end(self, run: Run) -> tuple[int, str] | None:
+        """Where and how the run ended wrongly, judged by its own tokens; None where it did not."""
+        is_eog = self.pair.vocabulary.is_eog
+        for position, token in enumerate(run.tokens[:-1]):
+            if is_eog(token):
+                return position + 1, "an end-of-generation token did not end the text"
+        count, ended = len(run.tokens), bool(run.tokens) and is_eog(run.tokens[-1])
+        room = self.pair.room - len(self.prompt) + 1
+        rightly = {
+            "eog": ended,
+            "length": count == self.limit and not ended,
+            "context_full": count == room and not ended,
+        }
+        if rightly.get(run.reason, False):
+            return None
+        return count, f"the text ends with {run.reason} after {count} tokens, which is wrong"
+
+
+class Fork:
+    """A sampler that notes its state and the logits at the first draw that is not the expected."""
+
+    def __init__(self, chain: SamplerChain, expected: Sequence[int]) -> None:
+        self._chain = chain
+        self._expected = expected
+        self._drawn = 0
+        self._state: SamplerChain | None = None
+        self.row: np.ndarray | None = None
+
+    def __call__(self, logits: np.ndarray) -> int:
+        if self.row is not None:
+            return self._chain(logits)
+        before = self._chain.clone()
+        token = self._chain(logits)
+        if self._drawn < len(self._expected) and token != self._expected[self._drawn]:
+            self._state, self.row = before, logits
+        self._drawn += 1
+        return token
+
+    def draw(self, logits: np.ndarray) -> int:
+        """What the state of the fork draws from ``logits``; the state is left as it was."""
+        if self._state is None:
+            raise ValueError("the sampler never left the expected tokens")
+        return self._state.clone()(logits)
+
+
+def _watching(choose: Chooser, watched: list[Top]) -> Chooser:
+    """A chooser that notes each row's likeliest tokens before it chooses."""
+
+    def chooser(logits: np.ndarray) -> int:
+        watched.append(_top(logits))
+        return choose(logits)
+
+    return chooser
+
+
+def _top(logits: np.ndarray) -> Top:
+    count = min(WATCHED, len(logits))
+    ids = np.argpartition(logits, -count)[-count:]
+    ids = ids[np.argsort(logits[ids])[::-1]]
+    return Top(ids, logits[ids])
+
+
+def _first_difference(plain: Run, speculative: Run) -> int:
+    pairs = zip(plain.tokens, speculative.tokens, strict=False)
+    shorter = min(len(plain.tokens), len(speculative.tokens))
+    return next((index for index, (one, other) in enumerate(pairs) if one != other), shorter)
+
+
+def _parting(plain: Run, speculative: Run, position: int) -> Parting:
+    def token(run: Run) -> int | None:
+        return run.tokens[position] if position < len(run.tokens) else None
+
+    return Parting(position, token(plain), token(speculative))
+
+
+@dataclass(slots=True)
+class Summary:
+    """All prompts together."""
+
+    identical: int = 0
+    ties: int = 0
+    diverged: int = 0
+    tokens: int = 0
+    largest_gap: float = 0.0  # of the ties
+    largest_tolerance: float | None = None
+    statistics: Statistics | None = None
+
+    def add(self, comparison: Comparison) -> None:
+        self.tokens += comparison.compared
+        match comparison.verdict:
+            case "identical":
+                self.identical += 1
+            case "tie":
+                self.ties += 1
+                self.largest_gap = max(self.largest_gap, comparison.largest_gap)
+            case "diverged":
+                self.diverged += 1
+        if comparison.tolerance is not None:
+            self.largest_tolerance = max(self.largest_tolerance or 0.0, comparison.tolerance)
+        if self.statistics is None:
+            self.statistics = Statistics()
+        self.statistics.merge(comparison.statistics)
+
+    @property
+    def prompts(self) -> int:
+        return self.identical + self.ties + self.diverged
+
+    def passed(self, *, strict: bool) -> bool:
+        return self.diverged == 0 and not (strict and self.ties)
+
+    def as_json(self) -> JsonObject:
+        statistics = self.statistics or Statistics()
+        return {
+            "prompts": self.prompts,
+            "identical": self.identical,
+            "tie": self.ties,
+            "diverged": self.diverged,
+            "tokens_compared": self.tokens,
+            "largest_gap": self.largest_gap,
+            "largest_tolerance": self.largest_tolerance,
+            "mean_acceptance_length": statistics.mean_acceptance_length,
+            "draft_acceptance_rate": statistics.draft_acceptance_rate,
+            "looks_foreign": statistics.looks_foreign,
+        }
