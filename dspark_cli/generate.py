@@ -65,6 +65,11 @@ class Generation:
         return self.statistics.finish_reason
 
     @property
+    def ended_at_once(self) -> bool:
+        """Whether the target had nothing to say."""
+        return self.finish_reason == "eog" and len(self.tokens) == 1
+
+    @property
     def data(self) -> bytes:
         """The text so far, byte for byte."""
         return bytes(self._text)

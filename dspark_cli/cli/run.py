@@ -5,42 +5,31 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from dspark_cli.chat import ChatOptions, parse_variables
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths
+from dspark_cli.cli.source import PromptSource, chat_options
 from dspark_cli.errors import INTERRUPTED_EXIT_CODE, DsparkError, UsageError
 from dspark_cli.events import Report
 from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, SamplingOptions
-from dspark_cli.prompts import (
-    Prompt,
-    from_file,
-    read_bytes,
-    read_jsonl,
-    read_text,
-    read_token_ids,
-    unescape,
-)
 from dspark_cli.render.jsonl import JsonLines, JsonWriter, Silent
 from dspark_cli.render.live import live_progress
 from dspark_cli.render.messages import hint, note, stderr_console, warn
 from dspark_cli.render.plain import PlainText
-from dspark_cli.render.report import sentence, statistics_table, verdict_sentence
+from dspark_cli.render.report import (
+    foreign_sentence,
+    sentence,
+    statistics_table,
+    verdict_sentence,
+)
 from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
     from dspark_cli.generate import Generation
-    from dspark_cli.pair import Pair
 
 CONTEXT_SHIFT_REFUSED = "ctx_shift is not supported with draft-dspark capture, it will be disabled"
-FOREIGN_DRAFTER = (
-    "the drafter does not seem to belong to this target: its first draft token is accepted in "
-    "{rate:.0%} of {rounds} rounds (wrong taps, wrong model, or wrong quantisation of the "
-    "embeddings)"
-)
 
 
 def run(
@@ -120,57 +109,28 @@ def run(
         ),
         stops=tuple(stop or ()),
     )
-    chat_options = ChatOptions(
-        system=system,
-        template=read_text(chat_template_file) if chat_template_file else None,
-        variables=parse_variables(chat_template_kwargs, no_thinking=no_thinking),
+    source = PromptSource(
+        text=prompt,
+        file=file,
+        many=prompts,
+        token_ids=token_ids,
+        escape=escape,
+        chat=chat_options(
+            wanted=chat,
+            system=system,
+            template_file=chat_template_file,
+            variables=chat_template_kwargs,
+            no_thinking=no_thinking,
+        ),
     )
-    if not chat and chat_options != ChatOptions():
-        raise UsageError("--system, --chat-template-* and --no-thinking need --chat")
-    source = PromptSource(prompt, file, prompts, token_ids, escape=escape)
-    source.check(chat=chat)
+    source.check()
     outlet = choose_outlet(
         json_document=json_document, json_lines=json_lines, many=prompts is not None, color=color
     )
     if context_shift:
         warn(CONTEXT_SHIFT_REFUSED)
-    session = Session(pair_options, options, chat_options if chat else None, verbose=verbose)
+    session = Session(pair_options, options, verbose=verbose)
     return session.run(source, outlet, outlet.default_stats if stats is None else stats)
-
-
-@dataclass(frozen=True, slots=True)
-class PromptSource:
-    """Where prompts come from: ``-p``, ``-f``, ``--prompts``, ``--token-ids`` or stdin."""
-
-    text: str | None
-    file: Path | None
-    many: Path | None
-    token_ids: Path | None
-    escape: bool
-
-    def check(self, *, chat: bool) -> None:
-        """Refuse what cannot be, before anything is loaded."""
-        given = [self.text, self.file, self.many, self.token_ids]
-        if sum(source is not None for source in given) > 1:
-            raise UsageError("give one of -p, -f, --prompts and --token-ids, not several")
-        if chat and self.token_ids is not None:
-            raise UsageError("--token-ids is a finished prompt, --chat cannot wrap it")
-        if self.escape and self.text is None:
-            raise UsageError("-e reads the escapes in -p, which is not given")
-        if all(source is None for source in given) and sys.stdin.isatty():
-            raise UsageError("no prompt", hint="give -p TEXT or -f FILE, or pipe one into stdin")
-
-    def read(self, vocabulary: int) -> list[Prompt | list[int]]:
-        """Every prompt, as text or as token ids, read before any weights are."""
-        if self.text is not None:
-            return [Prompt(unescape(self.text) if self.escape else self.text, "-p")]
-        if self.token_ids is not None:
-            return [read_token_ids(self.token_ids, vocabulary)]
-        if self.many is not None:
-            return list(read_jsonl(self.many))
-        if self.file is not None and str(self.file) != "-":
-            return [from_file(read_bytes(self.file), str(self.file))]
-        return [from_file(sys.stdin.buffer.read(), "stdin")]
 
 
 class Renderer(Protocol):
@@ -222,7 +182,6 @@ class Session:
 
     pair_options: PairOptions
     options: GenerationOptions
-    chat: ChatOptions | None
     verbose: bool
 
     def run(self, source: PromptSource, outlet: Outlet, stats: params.StatsFormat) -> int:
@@ -246,7 +205,7 @@ class Session:
             total, exit_code, generation = Statistics(), 0, None
             for prompt in prompts:
                 try:
-                    generation = Generation(pair, self._tokens(pair, prompt), self.options)
+                    generation = Generation(pair, source.tokens(pair, prompt), self.options)
                 except DsparkError as error:
                     if source.many is None:
                         raise
@@ -261,16 +220,9 @@ class Session:
                     break
         if generation is not None:
             self._report(generation, total, stats)
+            if generation.ended_at_once and source.chat is None:
+                hint("the first token ended the text; a model made for conversations wants --chat")
         return exit_code
-
-    def _tokens(self, pair: "Pair", prompt: Prompt | list[int]) -> list[int]:
-        from dspark_cli.generate import chat_prompt, raw_prompt
-
-        if isinstance(prompt, list):
-            return prompt
-        if self.chat is None:
-            return raw_prompt(pair, prompt.text)
-        return chat_prompt(pair, prompt.text, self.chat)
 
     def _report(
         self, generation: "Generation", total: Statistics, stats: params.StatsFormat
@@ -281,15 +233,8 @@ class Session:
             ends = {"finish_reason": total.finish_reason, "seed": generation.seed}
             document = {**ends, **total.as_json(), "timings": total.timings_as_json()}
             print(json.dumps(document), file=sys.stderr)
-        if total.looks_foreign:
-            warn(
-                FOREIGN_DRAFTER.format(
-                    rate=total.accepted_per_pos[0] / total.judged_per_pos[0],
-                    rounds=total.judged_per_pos[0],
-                )
-            )
-        if generation.finish_reason == "eog" and len(generation.tokens) == 1 and self.chat is None:
-            hint("the first token ended the text; a model made for conversations wants --chat")
+        if (foreign := foreign_sentence(total)) is not None:
+            warn(foreign)
         if stats is not params.StatsFormat.table:
             return
         console = stderr_console()

@@ -30,6 +30,18 @@ def verdict_sentence(statistics: Statistics) -> str | None:
     return f"Drafting cost {-saved:.2f} s: {took}, {against}{factor}; try --no-draft."
 
 
+def foreign_sentence(statistics: Statistics) -> str | None:
+    """A warning where the drafter seems to have been made for another target."""
+    if not statistics.looks_foreign:
+        return None
+    rounds = statistics.judged_per_pos[0]
+    share = f"{statistics.accepted_per_pos[0] / rounds:.0%} of {rounds} rounds"
+    return (
+        "the drafter does not seem to belong to this target: its first draft token is accepted in "
+        f"{share} (wrong taps, wrong model, or wrong quantisation of the embeddings)"
+    )
+
+
 def _summary(statistics: Statistics, *, drafting: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
     table.add_column(style="bold")
