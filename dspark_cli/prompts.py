@@ -1,8 +1,9 @@
 """Where prompts come from: a text, a file, JSONL, token ids; always UTF-8, always explained."""
 
 import json
+import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +85,16 @@ def read_jsonl(path: Path) -> Iterator[Prompt]:
     for number, line in lines:
         source = f"{path}, line {number}"
         yield Prompt(_json_prompt(line, source) if is_json else line, source)
+
+
+def select(
+    prompts: Sequence[Prompt], *, limit: int | None = None, shuffle: int | None = None
+) -> list[Prompt]:
+    """The first ``limit`` prompts, of an order that the seed ``shuffle`` decides."""
+    chosen = list(prompts)
+    if shuffle is not None:
+        random.Random(shuffle).shuffle(chosen)  # noqa: S311  an order, not a secret
+    return chosen[:limit]
 
 
 def _json_prompt(line: str, source: str) -> str:

@@ -16,7 +16,7 @@ LAYERS = [
     {"errors", "events"},
     {"options"},
     {"metadata", "native", "text", "prompts", "stats", "models", "machine"},
-    {"contract", "chat", "verify", "versions"},
+    {"contract", "chat", "verify", "versions", "equivalence"},
     {"sizes"},
     {"engine", "render"},
     {"decode", "pair"},
@@ -95,7 +95,8 @@ def test_renderers_never_see_a_model():
     seen = set().union(*(parts_imported(path) for path in MODULES if part(path) == "render"))
 
     assert seen <= {
-        "contract", "errors", "events", "metadata", "options", "render", "sizes", "stats",
+        "contract", "equivalence", "errors", "events", "metadata", "options", "render", "sizes",
+        "stats",
     }  # fmt: skip
 
 

@@ -19,10 +19,11 @@ from pairs import (
 from reference import TargetReference, greedy
 
 from dspark_cli import MemoryOptions, Pair, PairOptions, SamplingOptions, open_pair
-from dspark_cli.compare import Comparison, Summary, compare
+from dspark_cli.compare import compare
 from dspark_cli.decode import Decoding
 from dspark_cli.engine.taps import Taps
 from dspark_cli.engine.target import LogitRows
+from dspark_cli.equivalence import Comparison, Summary
 from dspark_cli.errors import LlamaError
 from dspark_cli.events import Round
 from dspark_cli.verify import Verdict, verify

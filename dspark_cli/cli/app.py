@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from dspark_cli import __version__
+from dspark_cli.cli.check import check
 from dspark_cli.cli.doctor import doctor
 from dspark_cli.cli.inspect import inspect
 from dspark_cli.cli.run import run
@@ -37,6 +38,7 @@ app = typer.Typer(
     "the answer stays the same.",
 )
 app.command()(run)
+app.command()(check)
 app.command()(inspect)
 app.command()(doctor)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 MODELS, PROMPT, LENGTH, SAMPLING = "Models", "Prompt", "Length and memory", "Sampling"
-SPECULATION, OUTPUT = "Speculation", "Output"
+SPECULATION, VERDICT, OUTPUT = "Speculation", "Verdict", "Output"
 
 
 class StatsFormat(str, Enum):
@@ -82,6 +82,14 @@ PromptsFile = Annotated[
 TokenIds = Annotated[
     Path | None,
     option("--token-ids", help="A file of token ids as the prompt.", panel=PROMPT, metavar="FILE"),
+]
+Limit = Annotated[
+    int | None,
+    option("--limit", help="Take so many of the prompts.", panel=PROMPT, min=1, metavar="N"),
+]
+Shuffle = Annotated[
+    int | None,
+    option("--shuffle", help="Shuffle the prompts by this seed.", panel=PROMPT, metavar="SEED"),
 ]
 Escape = Annotated[
     bool, option("-e", "--escape", help=r"Read \n, \t, \\ and \xHH in -p.", panel=PROMPT)
@@ -231,6 +239,19 @@ Seed = Annotated[
     option(
         "-s", "--seed", help="Repeats a sampled text.  [dim]default: random[/dim]", panel=SAMPLING
     ),
+]
+Tolerance = Annotated[
+    float | None,
+    option(
+        "--tolerance",
+        help="Logits by which a token may miss the target's choice.  [dim]default: measured on "
+        "the text[/dim]",
+        panel=VERDICT,
+        min=0.0,
+    ),
+]
+Strict = Annotated[
+    bool, option("--strict", help="Ties fail as well: all texts must be identical.", panel=VERDICT)
 ]
 Stats = Annotated[
     StatsFormat | None,

@@ -24,6 +24,12 @@ class JsonWriter:
             self._out.write(text.encode(errors="backslashreplace") + b"\n")
             self._out.flush()
 
+    def write_line(self, text: str) -> None:
+        """One line of plain text, with the same care."""
+        with writing_answer():
+            self._out.write(text.encode(errors="backslashreplace") + b"\n")
+            self._out.flush()
+
 
 class JsonLines:
     """``--jsonl``: ``{"event": "round", ...}`` as it happens."""

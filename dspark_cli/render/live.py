@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from dspark_cli.events import Prefill, Report
 from dspark_cli.render.messages import stderr_console
@@ -35,6 +43,46 @@ class LiveProgress:
                 self._progress.update(task, visible=False)
             self._tasks[what] = self._progress.add_task(what, total=total)
         self._progress.update(self._tasks[what], completed=done)
+
+
+class CheckProgress:
+    """One bar over many prompts: how many are done, tau so far, the time that is left."""
+
+    def __init__(self, progress: Progress, prompts: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("checking", total=prompts, tau="n/a")
+
+    @contextmanager
+    def stepping_aside(self) -> Iterator[None]:
+        """Clear the line for what is written to the same terminal."""
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()
+
+    def advance(self, tau: float | None) -> None:
+        """One more prompt is done."""
+        shown = "n/a" if tau is None else f"{tau:.2f}"
+        self._progress.update(self._task, advance=1, tau=shown)
+
+
+@contextmanager
+def check_progress(prompts: int) -> Iterator[CheckProgress]:
+    """A bar on stderr for the length of the block; nothing where stderr is no terminal."""
+    console = stderr_console()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("tau {task.fields[tau]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        yield CheckProgress(bar, prompts)
 
 
 @contextmanager
