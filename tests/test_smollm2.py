@@ -7,7 +7,9 @@ import sys
 from contextlib import closing
 
 import llama_cpp
+import numpy as np
 import pytest
+from test_compare import FAULTS, first_difference
 
 from dspark_cli import (
     Generation,
@@ -21,6 +23,9 @@ from dspark_cli import (
     open_pair,
     raw_prompt,
 )
+from dspark_cli.compare import compare
+from dspark_cli.engine.taps import Taps
+from dspark_cli.equivalence import Summary
 from dspark_cli.models import installed_smollm2
 
 pytestmark = [
@@ -162,3 +167,47 @@ def test_inspect_finds_that_the_pair_fits():
     assert document["sizes"]["drafter"]["n_batch"] == 4096 + 5
     # 5 taps of 576 floats for each of the 512 rows of a prefill chunk
     assert document["sizes"]["target"]["tap_bytes"] == 5 * 576 * 512 * 4
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found_on_a_real_pair(pair, fault):
+    """Where it first shows, with the token that the target would have said."""
+    found = compare(pair, chat_prompt(pair, RAINBOWS), limit=32, loop=fault)
+
+    assert found.verdict == "diverged"
+    assert found.parting.position == first_difference(found)
+    assert found.parting.plain == found.plain.tokens[found.parting.position]
+    assert found.parting.gap > found.tolerance
+
+
+def test_a_sound_loop_is_equivalent_on_a_real_pair(pair):
+    for prompt in PROMPTS[:4]:
+        found = compare(pair, chat_prompt(pair, prompt), limit=32)
+        assert found.verdict in {"identical", "tie"}
+        assert found.largest_gap <= (found.tolerance or 0)
+
+
+def test_wrong_taps_lower_tau_and_leave_the_verdict(pair, monkeypatch):
+    """Fed with its taps in reverse order or with noise, the drafter only gets worse."""
+    read = Taps.read
+    noise = np.random.default_rng(0)
+
+    def reversed_taps(self, rows: int) -> np.ndarray:
+        taps = read(self, rows)
+        return taps.reshape(rows, 5, -1)[:, ::-1].reshape(taps.shape)
+
+    def random_taps(self, rows: int) -> np.ndarray:
+        taps = read(self, rows)
+        return (taps.std() * noise.standard_normal(taps.shape)).astype(np.float32)
+
+    def tau(taps) -> float:
+        monkeypatch.setattr(Taps, "read", taps)
+        summary = Summary()
+        for prompt in PROMPTS[:6]:
+            summary.add(compare(pair, chat_prompt(pair, prompt), limit=48))
+        assert summary.diverged == 0
+        return summary.tau
+
+    right = tau(read)
+    assert tau(reversed_taps) < right
+    assert tau(random_taps) < right
