@@ -73,7 +73,7 @@ def test_every_command_in_the_readme_takes_the_options_shown(options_of):
             known = options_of(words[1])
             assert {word for word in words[2:] if word.startswith("-")} <= known
             checked += 1
-    assert checked == 3
+    assert checked == 4
 
 
 def test_every_option_in_the_readme_s_table_exists(options_of):
@@ -84,7 +84,8 @@ def test_every_option_in_the_readme_s_table_exists(options_of):
     assert len(shown) > 40
 
 
-def test_every_option_of_run_is_in_the_readme(options_of):
+@pytest.mark.parametrize("command", ["run", "check", "inspect", "doctor"])
+def test_every_option_is_in_the_readme(options_of, command):
     """Aliases of a name that is shown may be missing, nothing else."""
     aliases = {
         "--prompt", "--file", "--escape", "-e", "--n-predict", "--predict", "--ctx-size",
@@ -95,7 +96,7 @@ def test_every_option_of_run_is_in_the_readme(options_of):
     }  # fmt: skip
     shown = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", README))
 
-    assert options_of("run") - shown <= aliases
+    assert options_of(command) - shown <= aliases
 
 
 def test_every_key_of_the_json_document_is_in_the_readme(tmp_path):
@@ -130,7 +131,12 @@ def test_the_changelog_s_newest_entry_is_this_version():
 
 
 def test_every_example_is_run_by_a_test():
-    assert [path.name for path in EXAMPLES] == ["acceptance.sh", "generate.py", "generate.sh"]
+    assert [path.name for path in EXAMPLES] == [
+        "acceptance.sh",
+        "check.sh",
+        "generate.py",
+        "generate.sh",
+    ]
 
 
 @needs_smollm2
@@ -149,6 +155,9 @@ def test_an_example_does_what_it_says(path):
     )
 
     assert (done.returncode, done.stderr) == (0, "")
+    if path.name == "check.sh":
+        assert re.fullmatch(r"2 identical, 0 ties, tau \d\.\d\d\n", done.stdout)
+        return
     assert "ainbow" in done.stdout
     if path.name == "acceptance.sh":
         assert len(done.stdout.splitlines()) == 3
@@ -170,3 +179,19 @@ def test_the_shell_example_passes_exit_codes_on(tmp_path):
         )
         assert (done.returncode, done.stdout) == (code, b"")
         assert done.stderr
+
+
+def test_the_ci_example_stops_at_a_divergence(tmp_path):
+    """With set -e the exit code of the check is the script's."""
+    fake = tmp_path / "dspark"
+    fake.write_text("#!/bin/sh\necho '{}'\nexit 1\n")
+    fake.chmod(0o755)
+
+    done = subprocess.run(
+        ["bash", str(ROOT / "examples" / "check.sh")],
+        capture_output=True,
+        check=False,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+
+    assert (done.returncode, done.stdout) == (1, b"")
