@@ -329,3 +329,44 @@ def test_the_last_line_says_whether_drafting_paid(talking):
 
     last = done.stderr.decode().strip().splitlines()[-1]
     assert re.match(r"Drafting (saved|cost) \d+\.\d\d s: 64 tokens took", last)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "sentence"),
+    [
+        (">&-", 1, "the answer cannot be written to stdout: it is closed"),
+        ("<&-", 2, "no prompt"),
+        ("-f - <&-", 2, "no prompt"),
+        ("--json <&-", 2, '"exit_code": 2'),
+    ],
+)
+def test_closed_streams_are_explained(speaking, redirection, code, sentence):
+    """A shell can close any of them before the program begins."""
+    prompt = "-p a " if redirection == ">&-" else ""
+    command = " ".join(map(sh_quote, [*DSPARK, "run", *speaking]))
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {prompt}{redirection}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == code
+    assert sentence in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_of_seven_bits_gets_its_table_too(speaking):
+    """No character of ours is worth a traceback."""
+    done = subprocess.run(
+        [*DSPARK, "run", *speaking, "-p", "\n"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+
+    assert (done.returncode, done.stdout) == (0, ANSWER)
+    assert b"tau" in done.stderr
+    assert done.stderr.isascii()

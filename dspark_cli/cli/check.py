@@ -1,7 +1,6 @@
 """``dspark check``: prove that the drafter changes nothing."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from dspark_cli.render.jsonl import JsonWriter
 from dspark_cli.render.live import CheckProgress, check_progress, live_progress
 from dspark_cli.render.messages import warn
 from dspark_cli.render.report import foreign_sentence
+from dspark_cli.render.streams import answer_stream
 from dspark_cli.render.verdicts import Judged, VerdictJson, Verdicts, VerdictText
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def check(
         strict=strict,
         verbose=verbose,
     )
-    writer = JsonWriter(sys.stdout.buffer)
+    writer = JsonWriter(answer_stream())
     if json_document or json_lines:
         verdicts: Verdicts = VerdictJson(writer, lines=json_lines)
     else:

@@ -1,20 +1,19 @@
 """``dspark doctor``: what is installed, what was found in it, and what is missing."""
 
-import sys
-
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.errors import LlamaError
 from dspark_cli.render.diagnosis import Diagnosis, diagnosis_table
 from dspark_cli.render.jsonl import JsonWriter
 from dspark_cli.render.messages import show_answer
+from dspark_cli.render.streams import answer_stream
 
 
 def doctor(json_document: params.Json = False) -> int:
     """Print versions, symbols, devices and CPU features, and what is missing."""
     diagnosis = diagnose()
     if json_document:
-        JsonWriter(sys.stdout.buffer).write(diagnosis.as_json(), indent=2)
+        JsonWriter(answer_stream()).write(diagnosis.as_json(), indent=2)
     else:
         show_answer(diagnosis_table(diagnosis))
     return LlamaError.exit_code if diagnosis.missing_symbols else 0

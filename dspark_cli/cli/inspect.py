@@ -1,7 +1,5 @@
 """``dspark inspect``: what two files are, whether they fit, and how large a run would be."""
 
-import sys
-
 from dspark_cli.cli import params
 from dspark_cli.cli.models import inspected_paths
 from dspark_cli.contract import check_target, disagreements, read_drafter, read_target
@@ -11,6 +9,7 @@ from dspark_cli.options import MemoryOptions
 from dspark_cli.render.inspection import Inspection, inspection_table
 from dspark_cli.render.jsonl import JsonWriter
 from dspark_cli.render.messages import show_answer
+from dspark_cli.render.streams import answer_stream
 from dspark_cli.sizes import plan_sizes
 
 
@@ -55,7 +54,7 @@ def inspect(
         disagreements=problems,
     )
     if json_document:
-        JsonWriter(sys.stdout.buffer).write(inspection.as_json(), indent=2)
+        JsonWriter(answer_stream()).write(inspection.as_json(), indent=2)
     else:
         show_answer(inspection_table(inspection))
     return ContractError.exit_code if problems else 0

@@ -24,6 +24,7 @@ from dspark_cli.render.report import (
     statistics_table,
     verdict_sentence,
 )
+from dspark_cli.render.streams import answer_stream
 from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def choose_outlet(*, json_document: bool, json_lines: bool, many: bool, color: b
     """One outlet for the whole session, from the options that contradict each other least."""
     if json_document and json_lines:
         raise UsageError("--json and --jsonl contradict each other")
-    out = sys.stdout.buffer
+    out = answer_stream()
     writer = JsonWriter(out)
     if many:
         renderer: Renderer = JsonLines(writer) if json_lines else Silent()
@@ -209,7 +210,7 @@ class Session:
                 except DsparkError as error:
                     if source.many is None:
                         raise
-                    JsonWriter(sys.stdout.buffer).write({"error": {"message": str(error)}})
+                    JsonWriter(answer_stream()).write({"error": {"message": str(error)}})
                     exit_code = error.exit_code
                     continue
                 outlet.renderer.show(progress.watch(generation))

@@ -41,7 +41,8 @@ class PromptSource:
             raise UsageError("--token-ids is a finished prompt, --chat cannot wrap it")
         if self.escape and self.text is None:
             raise UsageError("-e reads the escapes in -p, which is not given")
-        if all(source is None for source in given) and sys.stdin.isatty():
+        from_stdin = all(source is None for source in given) or str(self.file) == "-"
+        if from_stdin and (sys.stdin is None or (self.file is None and sys.stdin.isatty())):
             raise UsageError("no prompt", hint="give -p TEXT or -f FILE, or pipe one into stdin")
 
     def read(self, vocabulary: int) -> list[Prompt | list[int]]:

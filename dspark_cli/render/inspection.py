@@ -56,7 +56,10 @@ def inspection_table(inspection: Inspection) -> RenderableType:
     if inspection.sizes is not None:
         parts.append(_sizes_table(inspection.sizes))
     if inspection.disagreements:
-        parts += [Text.assemble(("✗ ", "bold red"), text) for text in inspection.disagreements]
+        parts += [
+            Text.assemble(("does not fit: ", "bold red"), text)
+            for text in inspection.disagreements
+        ]
     elif inspection.drafter is not None:
         parts.append(Text.assemble(("fits", "bold green")))
     return Group(*parts)

@@ -30,11 +30,13 @@ class LiveProgress:
 
     def watch(self, reports: Iterable[Report]) -> Iterator[Report]:
         """Pass reports on, showing the prompt's progress and stepping aside for the text."""
+        aside = False
         for report in reports:
             if isinstance(report, Prefill):
                 self._show("reading the prompt", report.done, report.total)
-            else:
+            elif not aside:
                 self._progress.stop()
+                aside = True
             yield report
 
     def _show(self, what: str, done: float, total: float) -> None:

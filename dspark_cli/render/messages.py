@@ -23,7 +23,9 @@ def stderr_console() -> Console:
 
     A terminal's lines break between words; a file's lines are sentences, whole for grep.
     """
-    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+    return Console(
+        stderr=True, highlight=False, soft_wrap=sys.stderr is None or not sys.stderr.isatty()
+    )
 
 
 def show_answer(table: RenderableType) -> None:

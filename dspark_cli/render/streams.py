@@ -4,8 +4,16 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from dspark_cli.errors import DsparkError, ReaderGoneError
+
+
+def answer_stream() -> BinaryIO:
+    """The bytes of stdout; raises DsparkError where the shell has closed it."""
+    if sys.stdout is None:
+        raise DsparkError("the answer cannot be written to stdout: it is closed")
+    return sys.stdout.buffer
 
 
 @contextmanager
@@ -24,6 +32,8 @@ def leave_stdout() -> None:
 
     Without this the interpreter's own last flush would fail, print a complaint and exit with 120.
     """
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
     except OSError:
