@@ -106,7 +106,9 @@ def open_pair(options: PairOptions, *, progress: LoadProgress | None = None) -> 
 @contextmanager
 def open_planned(plan: Plan, *, progress: LoadProgress | None = None) -> Iterator[Pair]:
     """Load a pair whose plan is already made; raises DsparkError where memory does not suffice."""
-    check_memory(plan.sizes, available_memory())
+    # With layers on a GPU most of the plan is the device's memory, which llama.cpp itself checks.
+    if not gpu_offload_supported() or plan.options.memory.gpu_layers == 0:
+        check_memory(plan.sizes, available_memory())
     with ExitStack() as owned:
         yield _open(plan, owned, progress or (lambda _what, _share: None))
 

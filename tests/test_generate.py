@@ -23,7 +23,7 @@ from dspark_cli import (
     open_pair,
     raw_prompt,
 )
-from dspark_cli.errors import LlamaError
+from dspark_cli.errors import DsparkError, LlamaError
 from dspark_cli.options import SamplingOptions
 
 BLOCKS = [1, 4, 7, 16]
@@ -393,6 +393,23 @@ def test_the_json_document_has_the_documented_keys_and_no_nan(tmp_path, target):
         assert len(document["drafter"]["metadata_sha256"]) == 64
         assert document["sizes"]["drafter"]["n_batch"] == 256 + 4
         assert document["speculation"] == "draft-dspark"
+
+
+@pytest.mark.parametrize(("gpu", "gpu_layers"), [(False, None), (True, 0), (True, None)])
+def test_memory_is_checked_where_it_is_this_machine_s(target, monkeypatch, gpu, gpu_layers):
+    """What lies on a GPU is not held against the memory of the host."""
+    monkeypatch.setattr("dspark_cli.pair.available_memory", lambda: 1000)
+    monkeypatch.setattr("dspark_cli.pair.gpu_offload_supported", lambda: gpu)
+    if gpu and gpu_layers is None:
+        with opened(target, gpu_layers=gpu_layers) as pair:
+            assert finish(pair, [ord("a")], 2).tokens == spell("a", 2)
+        return
+
+    with (
+        pytest.raises(DsparkError, match="the run needs"),
+        opened(target, gpu_layers=gpu_layers),
+    ):
+        pass
 
 
 def test_plain_decoding_says_that_it_is_plain(target):
