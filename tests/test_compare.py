@@ -336,6 +336,26 @@ def test_texts_that_part_by_rounding_are_a_tie(pair, monkeypatch, size):
     assert found.parting.gap <= found.largest_gap <= size + ROUNDING
 
 
+def test_a_wrong_choice_is_no_tie_however_close_it_is(pair, monkeypatch):
+    """Where rounding is coarse, the same batches once more tell a fault from a tie."""
+
+    class TakesTheRunnerUp(Faulty):
+        def judged(self, verdict, draft, rows):  # noqa: ARG002
+            if self.produced < 10:
+                return verdict
+            best, second = rows[verdict.accepted].argsort()[:-3:-1]
+            closeness = rows[verdict.accepted][best] - rows[verdict.accepted][second]
+            return Verdict(verdict.accepted, int(second if closeness < BLUR else best))
+
+    blur(monkeypatch, 4 * BLUR)
+
+    found = compare(pair, PROMPT, limit=LIMIT, loop=TakesTheRunnerUp)
+
+    assert found.verdict == "diverged"
+    assert 0 < found.parting.gap < found.tolerance
+    assert found.why == "the target prefers another token, alone and in the same batches"
+
+
 def test_a_given_tolerance_replaces_the_measured_one(pair, monkeypatch):
     """A strict one makes of the tie a divergence, a lax one of a fault a tie."""
     blur(monkeypatch, BLUR)
