@@ -46,12 +46,14 @@ def verify(
 
 
 def _choose(row: np.ndarray, choose: Callable[[np.ndarray], int], position: int) -> int:
-    # The largest of a row is NaN if any entry is, and infinite if any is +inf or all are -inf;
-    # single -inf entries are tokens that the model forbids itself.
-    if not np.isfinite(row.max()):
+    # A chooser picks the likeliest token of a row that holds NaN, +inf or nothing but -inf, and
+    # that token's logit shows it: numpy's argmax goes to the first NaN. Single -inf entries are
+    # tokens that the model forbids itself.
+    choice = choose(row)
+    if not np.isfinite(row[choice]):
         raise LlamaError(
             f"the target's logits for position {position} are not finite: the weights or the "
             "computation are broken",
             hint="try -fa off, another quantisation, or a fresh download of the target",
         )
-    return choose(row)
+    return choice

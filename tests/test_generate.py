@@ -352,12 +352,21 @@ def test_a_repeat_penalty_is_the_same_with_and_without_a_drafter(tmp_path):
         assert ours.statistics.num_spec_steps > 0
 
 
-def test_logits_that_are_no_numbers_end_the_run_with_their_position(tmp_path):
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        SamplingOptions(),
+        SamplingOptions(temperature=0.5, seed=1),
+        SamplingOptions(repeat_penalty=1.1),
+        SamplingOptions(ignore_eos=True),
+    ],
+)
+def test_logits_that_are_no_numbers_end_the_run_with_their_position(tmp_path, sampling):
     """Never a silent token 0: the sentence says where the target broke."""
     target = write_rigged_target(tmp_path / "t.gguf", next_token=alphabet, nan_token=ord("f"))
     drafter = write_rigged_drafter(tmp_path / "d.gguf", target, knows=alphabet)
     with opened(target, drafter) as pair:
-        run = Generation(pair, [ord("a")])
+        run = Generation(pair, [ord("a")], GenerationOptions(sampling=sampling))
 
         # a stands at position 0, f at 5: the logits that predict position 6 are broken.
         with pytest.raises(LlamaError, match="logits for position 6 are not finite"):

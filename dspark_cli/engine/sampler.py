@@ -21,7 +21,11 @@ UNSEEDED = 2**32 - 1  # LLAMA_DEFAULT_SEED, which llama.cpp replaces by a seed i
 
 
 class Chooser(Protocol):
-    """Turns a row of logits into the target's own next token."""
+    """Turns a row of logits into the target's own next token.
+
+    Of a row that holds NaN, +inf or nothing but -inf it takes numpy's argmax, whose logit then
+    says so: no sampler has to make sense of it.
+    """
 
     def __call__(self, logits: np.ndarray) -> int: ...
 
@@ -49,6 +53,9 @@ class SamplerChain:
         return SamplerChain(bindings.llama_sampler_clone(self._chain), self._candidates)
 
     def __call__(self, logits: np.ndarray) -> int:
+        likeliest = argmax(logits)
+        if not np.isfinite(logits[likeliest]):
+            return likeliest
         self._candidates.fill(logits)
         native.apply(self._chain, self._candidates)
         token = self._candidates.selected()
