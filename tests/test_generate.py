@@ -24,7 +24,7 @@ from dspark_cli import (
     raw_prompt,
 )
 from dspark_cli.errors import DsparkError, LlamaError
-from dspark_cli.options import SamplingOptions
+from dspark_cli.options import KV_TYPES, SamplingOptions
 
 BLOCKS = [1, 4, 7, 16]
 LIMITS = [0, 1, 2, 5, 8, 34, 40]
@@ -402,6 +402,17 @@ def test_the_json_document_has_the_documented_keys_and_no_nan(tmp_path, target):
         assert len(document["drafter"]["metadata_sha256"]) == 64
         assert document["sizes"]["drafter"]["n_batch"] == 256 + 4
         assert document["speculation"] == "draft-dspark"
+
+
+@pytest.mark.parametrize("kind", KV_TYPES)
+def test_every_cache_type_serves_both_models(tmp_path, target, kind):
+    """Whatever -ctk, -ctv, -ctkd and -ctvd accept, llama.cpp computes with."""
+    drafter = write_rigged_drafter(tmp_path / "d.gguf", target, knows=alphabet)
+    types = {
+        f"cache_type_{part}{suffix}": kind for part in ("k", "v") for suffix in ("", "_draft")
+    }
+    with opened(target, drafter, **types) as pair:
+        assert finish(pair, [ord("a")], 10).tokens == spell("a", 10)
 
 
 @pytest.mark.parametrize(("gpu", "gpu_layers"), [(False, None), (True, 0), (True, None)])

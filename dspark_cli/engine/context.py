@@ -8,6 +8,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as bindings
 import numpy as np
+from gguf import GGMLQuantizationType
 
 from dspark_cli.engine.model import Model
 from dspark_cli.errors import InterruptedRunError, LlamaError
@@ -130,8 +131,8 @@ def open_context(
     params.n_outputs_max = sizes.n_outputs_max
     params.n_threads = params.n_threads_batch = settings.threads
     params.flash_attn_type = FLASH_ATTENTION[settings.flash_attention]
-    params.type_k = _ggml_type(settings.cache_type_k)
-    params.type_v = _ggml_type(settings.cache_type_v)
+    params.type_k = GGMLQuantizationType[settings.cache_type_k.upper()].value
+    params.type_v = GGMLQuantizationType[settings.cache_type_v.upper()].value
     params.abort_callback = bindings.ggml_abort_callback(abort_check)
     params.abort_callback_data = interrupted.address
     params.no_perf = True
@@ -145,7 +146,3 @@ def open_context(
         yield Context(handle, what, vocabulary)
     finally:
         bindings.llama_free(handle)
-
-
-def _ggml_type(name: str) -> int:
-    return int(getattr(bindings, f"GGML_TYPE_{name.upper()}"))
