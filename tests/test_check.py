@@ -92,6 +92,18 @@ def test_the_command_that_is_printed_does_it_again(check, faulty, monkeypatch):
     assert done.stdout.startswith("identical  60 tokens")
 
 
+def test_the_command_that_is_printed_has_every_option_of_the_run(check, faulty):
+    """What decides kernels decides texts: cache types, batches, attention, threads."""
+    faulty(OneTokenTooMany)
+    options = "-b 64 -ub 32 -td 2 -fa on -ctk f32 -ctv bf16 -ctkd f32 --tolerance 0.5"
+
+    outcome = check("-p", PROMPT, "-n", "60", *options.split(), "--json")
+
+    command = outcome.document["prompts"][0]["reproduce"]
+    words = "-n 60 -c 256 -b 64 -ub 32 -t 1 -td 2 -fa on -ctk f32 -ctv bf16 -ctkd f32"
+    assert f" {words} --tolerance 0.5 --token-ids " in command
+
+
 def test_a_tie_passes_unless_strict(check, monkeypatch):
     """Rounding is no fault; whoever wants every text identical says so."""
     blur(monkeypatch, BLUR)

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
@@ -230,20 +230,43 @@ class Examination:
 
     def _command(self, tokens: Sequence[int]) -> str:
         """A line for bash that checks this very prompt again."""
-        memory, sampling = self.pair_options.memory, self.sampling
+        sampling = self.sampling
         words = ["dspark", "check", "-m", str(self.pair_options.model)]
-        words += [
-            "-md",
-            str(self.pair_options.draft),
-            "-n",
-            str(-1 if self.limit is None else self.limit),
-        ]
-        if memory.ctx_size is not None:
-            words += ["-c", str(memory.ctx_size)]
-        words += ["-b", str(memory.batch_size), "-t", str(memory.target_threads)]
+        words += ["-md", str(self.pair_options.draft)]
+        words += ["-n", str(-1 if self.limit is None else self.limit)]
+        words += memory_words(self.pair_options.memory)
+        if self.tolerance is not None:
+            words += ["--tolerance", str(self.tolerance)]
         if not sampling.greedy:
             words += ["--temp", str(sampling.temperature), "--seed", str(sampling.seed)]
             words += ["--top-k", str(sampling.top_k), "--top-p", str(sampling.top_p)]
             words += ["--min-p", str(sampling.min_p)]
         ids = " ".join(map(str, tokens))
         return f"{shlex.join(words)} --token-ids <(echo {ids})"
+
+
+MEMORY_FLAGS = {
+    "ctx_size": "-c",
+    "batch_size": "-b",
+    "ubatch_size": "-ub",
+    "threads": "-t",
+    "threads_draft": "-td",
+    "gpu_layers": "-ngl",
+    "gpu_layers_draft": "-ngld",
+    "flash_attention": "-fa",
+    "cache_type_k": "-ctk",
+    "cache_type_v": "-ctv",
+    "cache_type_k_draft": "-ctkd",
+    "cache_type_v_draft": "-ctvd",
+}
+
+
+def memory_words(memory: MemoryOptions) -> list[str]:
+    """The options that differ from their defaults, and the threads, which this machine decides."""
+    given = replace(memory, threads=memory.target_threads)
+    usual = MemoryOptions()
+    words = []
+    for name, flag in MEMORY_FLAGS.items():
+        if (value := getattr(given, name)) != getattr(usual, name):
+            words += [flag, str(value)]
+    return words
