@@ -199,6 +199,24 @@ def test_sampling_needs_a_seed(check):
     assert "--seed" in outcome.errors[0]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "--tolerance nan",
+        "--tolerance inf",
+        "--tolerance -1",
+        "--limit 0",
+        "-n -2",
+        "--json --jsonl",
+    ],
+)
+def test_options_that_cannot_be_are_refused(check, wrong):
+    outcome = check("-p", PROMPT, *wrong.split())
+
+    assert outcome.code == 2
+    assert "Traceback" not in outcome.err
+
+
 def test_a_prompt_too_long_is_named_before_anything_is_compared(check, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("short\n" + "x" * 300 + "\n")

@@ -1,5 +1,6 @@
 """``dspark check``: prove that the drafter changes nothing."""
 
+import math
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -112,6 +113,8 @@ def check(
         ),
     )
     source.check()
+    if tolerance is not None and not math.isfinite(tolerance):
+        raise UsageError(f"--tolerance wants a number of logits, got {tolerance}")
     if n_predict < -1:
         raise UsageError(f"-n wants -1 (no limit) or more tokens, got {n_predict}")
     examination = Examination(
