@@ -52,6 +52,7 @@ class Generation:
         self._drafted: list[bool] = []
         self._stream = TextStream(options.stops)
         self._released: list[Segment] = []
+        self._begun = False
         self._text = bytearray()
 
     @property
@@ -80,7 +81,10 @@ class Generation:
         return self.data.decode(errors="replace")
 
     def __iter__(self) -> Iterator[Report]:
-        """Run from the prompt on; a second iteration runs anew only on a new object."""
+        """Run from the prompt to the end; raises RuntimeError the second time."""
+        if self._begun:
+            raise RuntimeError("this run is over or under way: make a new Generation to go again")
+        self._begun = True
         pair, options = self._pair, self.options
         pair.clear()
         choose = chooser_for(options.sampling, pair.vocabulary, self._prompt)

@@ -388,6 +388,18 @@ def test_a_pair_serves_one_run_after_another(tmp_path, target):
         assert first.statistics.as_json() == second.statistics.as_json()
 
 
+def test_a_result_outlives_its_pair_and_a_run_does_not(target):
+    """The document can be written later; going on, or again, is refused in words."""
+    with opened(target) as pair:
+        run, late = finish(pair, [ord("a")], 5), Generation(pair, [ord("a")])
+        with pytest.raises(RuntimeError, match="make a new Generation"):
+            list(run)
+
+    assert run.as_json()["sizes"]["target"]["n_ctx"] == 256
+    with pytest.raises(ValueError, match="the target's context is closed"):
+        list(late)
+
+
 def test_the_json_document_has_the_documented_keys_and_no_nan(tmp_path, target):
     """Programs read it: every number is a number or null, and both files are named."""
     drafter = write_rigged_drafter(tmp_path / "d.gguf", target, knows=alphabet)

@@ -42,23 +42,27 @@ class Context:
     """A context whose sequence 0 is the run; ``what`` names it in messages."""
 
     def __init__(self, handle: Any, what: str, vocabulary: int) -> None:
-        self.handle = handle
+        self._handle = handle
         self._what = what
         self._vocabulary = vocabulary
-        self._memory = bindings.llama_get_memory(handle)
         self._clock: Callable[[], float] = time.perf_counter
+        # Effective sizes outlive the context: a report may be written after it is closed.
+        self.n_ctx = int(bindings.llama_n_ctx(handle))
+        self.n_batch = int(bindings.llama_n_batch(handle))
+        self.n_ubatch = int(bindings.llama_n_ubatch(handle))
 
     @property
-    def n_ctx(self) -> int:
-        return int(bindings.llama_n_ctx(self.handle))
+    def handle(self) -> Any:
+        """llama.cpp's pointer; raises ValueError once the context is closed."""
+        if self._handle is None:
+            raise ValueError(f"the {self._what}'s context is closed: its pair's block has ended")
+        return self._handle
 
-    @property
-    def n_batch(self) -> int:
-        return int(bindings.llama_n_batch(self.handle))
-
-    @property
-    def n_ubatch(self) -> int:
-        return int(bindings.llama_n_ubatch(self.handle))
+    def close(self) -> None:
+        """Free the context; a second time does nothing."""
+        if self._handle is not None:
+            bindings.llama_free(self._handle)
+            self._handle = None
 
     def decode(self, batch: TokenBatch | EmbeddingBatch) -> float:
         """Run one batch to its end and return the seconds it took.
@@ -97,7 +101,9 @@ class Context:
 
     def rewind(self, position: int) -> None:
         """Forget everything from ``position`` on."""
-        if not bindings.llama_memory_seq_rm(self._memory, 0, position, -1):
+        if not bindings.llama_memory_seq_rm(
+            bindings.llama_get_memory(self.handle), 0, position, -1
+        ):
             raise LlamaError(
                 f"the {self._what}'s memory cannot be rewound to position {position}: "
                 "llama_memory_seq_rm says no (recurrent and hybrid models keep one state only)"
@@ -105,12 +111,14 @@ class Context:
 
     def clear(self) -> None:
         """Forget the whole run."""
-        bindings.llama_memory_clear(self._memory, True)
+        bindings.llama_memory_clear(bindings.llama_get_memory(self.handle), True)
 
     @property
     def held(self) -> int:
         """Positions in memory."""
-        return int(bindings.llama_memory_seq_pos_max(self._memory, 0)) + 1
+        return (
+            int(bindings.llama_memory_seq_pos_max(bindings.llama_get_memory(self.handle), 0)) + 1
+        )
 
 
 @contextmanager
@@ -142,7 +150,8 @@ def open_context(
     handle = bindings.llama_init_from_model(model.handle, params)
     if handle is None:
         raise LlamaError(f"llama.cpp could not make the {what}'s context", log=log.errors())
+    context = Context(handle, what, vocabulary)
     try:
-        yield Context(handle, what, vocabulary)
+        yield context
     finally:
-        bindings.llama_free(handle)
+        context.close()
