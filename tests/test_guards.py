@@ -8,6 +8,8 @@ import textwrap
 import pytest
 from pairs import write_rigged_target
 
+from dspark_cli.engine.model import repacking_is_safe
+
 
 def child(program: str) -> subprocess.CompletedProcess[str]:
     """Run a few lines in a process of their own."""
@@ -122,3 +124,15 @@ def test_an_interrupt_reaches_a_decode_that_is_under_way(tmp_path):
     """)
 
     assert (done.returncode, done.stdout) == (0, "interrupted 1 0\n")
+
+
+@pytest.mark.parametrize(
+    ("system_info", "safe"),
+    [
+        ("CPU : AVX512_VNNI = 1 | AMX_INT8 = 1 | REPACK = 1 | ", False),
+        ("CPU : AVX2 = 1 | REPACK = 1 | ", True),
+    ],
+)
+def test_weights_are_not_repacked_for_amx(system_info, safe):
+    """Compiled by GCC 12, llama.cpp's AMX kernels end the process at the first batch."""
+    assert repacking_is_safe(system_info) is safe

@@ -24,6 +24,17 @@ def start_llama() -> None:
     guard.install()
 
 
+def repacking_is_safe(system_info: str) -> bool:
+    """Whether llama.cpp may lay weights out anew for the CPU that ``system_info`` describes.
+
+    GCC up to 12 drops the stores of the tile configuration in ggml-cpu/amx/mmq.cpp (its
+    ``_tile_loadconfig`` tells the optimiser of 8 bytes out of 64), and the first batch of a
+    quantised model ends in SIGSEGV. A library does not say what compiled it, so the AMX layout is
+    left alone wherever it would be used.
+    """
+    return "AMX_INT8 = 1" not in system_info
+
+
 def gpu_offload_supported() -> bool:
     return bool(bindings.llama_supports_gpu_offload())
 
@@ -52,6 +63,7 @@ def open_model(
     log.install()
     start_llama()
     params = bindings.llama_model_default_params()
+    params.use_extra_bufts = repacking_is_safe(bindings.llama_print_system_info().decode())
     if gpu_layers is not None:
         params.n_gpu_layers = gpu_layers
 
