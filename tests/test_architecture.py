@@ -20,7 +20,7 @@ LAYERS = [
     {"sizes"},
     {"engine", "render"},
     {"decode", "pair"},
-    {"generate", "compare"},
+    {"generate", "compare", "train"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,1 @@
+"""Train a drafter: collect the target's own words, fit, export."""
