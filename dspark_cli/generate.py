@@ -18,6 +18,7 @@ from dataclasses import replace
 from dspark_cli.chat import ChatOptions, render_chat
 from dspark_cli.decode import Decoding, NoDrafter
 from dspark_cli.engine.sampler import chooser_for, random_seed
+from dspark_cli.engine.vocab import Vocabulary
 from dspark_cli.errors import DsparkError, InterruptedRunError, UsageError
 from dspark_cli.events import Finish, FinishReason, Report, Round, Text
 from dspark_cli.options import GenerationOptions
@@ -169,12 +170,23 @@ class Generation:
 
 def raw_prompt(pair: Pair, text: str) -> list[int]:
     """Tokens of a text as it stands, with the BOS that the model wants before any text."""
-    return pair.vocabulary.tokenize(text, add_special=True, parse_special=True)
+    return raw_tokens(pair.vocabulary, text)
+
+
+def raw_tokens(vocabulary: Vocabulary, text: str) -> list[int]:
+    """As ``raw_prompt``, where there is no pair."""
+    return vocabulary.tokenize(text, add_special=True, parse_special=True)
 
 
 def chat_prompt(pair: Pair, user: str, options: ChatOptions | None = None) -> list[int]:
     """Tokens of a conversation that asks for the assistant's answer to ``user``."""
-    vocabulary = pair.vocabulary
+    return chat_tokens(pair.vocabulary, user, options)
+
+
+def chat_tokens(
+    vocabulary: Vocabulary, user: str, options: ChatOptions | None = None
+) -> list[int]:
+    """As ``chat_prompt``, where there is no pair."""
     bos = vocabulary.text(vocabulary.bos)
     text = render_chat(
         user,

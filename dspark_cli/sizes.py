@@ -13,6 +13,7 @@ from dspark_cli.options import DEFAULT_CTX_SIZE, MemoryOptions
 CTX_PADDING = 256  # llama_context pads n_ctx to a multiple of this (src/llama-context.cpp)
 F32 = 4  # bytes
 MIN_DRAFTER_UBATCH = 64  # rows; as fast as 512 for injection, an eighth of the logits buffer
+LANE_BATCH = 512  # rows; prompts of a collection are read in such chunks
 QUANT_BLOCK = 32  # elements; every quantised cache type shares one scale among so many
 
 # Bytes per element: block bytes / block elements of ggml's type traits.
@@ -42,6 +43,7 @@ class ContextSizes:
     kv_bytes: int
     tap_bytes: int  # of the target: n_taps x width x n_batch floats
     logits_bytes: int
+    n_sequences: int = 1
 
     @property
     def bytes(self) -> int:
@@ -102,6 +104,23 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
         logits_bytes=ubatch * target.vocabulary * F32,
     )
     return Sizes(limit, target_sizes, drafter_sizes, target.weight_bytes + drafter.weight_bytes)
+
+
+def plan_lanes(target: TargetShape, *, lanes: int, positions: int, taps: int) -> ContextSizes:
+    """Plan a context of ``lanes`` sequences of up to ``positions`` tokens each, F16 caches."""
+    n_ctx = lanes * _pad(positions)  # each sequence gets its own, padded share
+    return ContextSizes(
+        n_ctx_requested=n_ctx,
+        n_ctx=n_ctx,
+        n_batch_requested=LANE_BATCH,
+        n_batch=min(LANE_BATCH, n_ctx),
+        n_ubatch=min(LANE_BATCH, n_ctx),
+        n_outputs_max=lanes,
+        kv_bytes=kv_bytes(target.attention, n_ctx, "f16", "f16"),
+        tap_bytes=taps * target.width * LANE_BATCH * F32,
+        logits_bytes=lanes * target.vocabulary * F32,
+        n_sequences=lanes,
+    )
 
 
 def context_limit(target: TargetShape, memory: MemoryOptions) -> int:

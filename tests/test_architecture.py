@@ -20,7 +20,8 @@ LAYERS = [
     {"sizes"},
     {"engine", "render"},
     {"decode", "pair"},
-    {"generate", "compare", "train"},
+    {"generate", "compare"},
+    {"train"},
     {"cli"},
     {"__main__"},
 ]
@@ -108,11 +109,13 @@ def test_renderers_never_see_a_model():
         ("rich", {"render", "cli"}),
         ("typer", {"cli"}),
         ("jinja2", {"chat"}),
-        ("torch", set()),
+        ("torch", {"train", "cli"}),
+        ("matplotlib", {"train", "cli"}),
+        ("safetensors", {"train"}),
     ],
 )
 def test_each_library_has_its_place(library, homes):
-    """Pointers stay under native, the terminal stays in render and cli, and nothing is trained."""
+    """Pointers stay under native, the terminal in render and cli, and PyTorch in the training."""
     users = {named(path) for path in EVERY_FILE if library in libraries_imported(path)}
 
     assert {user for user in users if part(ROOT / user) not in homes} == set()
@@ -151,3 +154,15 @@ def test_every_public_name_is_there():
         assert getattr(dspark_cli, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'anything_else'"):
         dspark_cli.anything_else  # noqa: B018
+
+
+@pytest.mark.parametrize("module", ["generate", "compare", "cli.train", "train.pipeline"])
+def test_nothing_but_a_fit_needs_pytorch(module):
+    """Running, checking and collecting work where the extra ``train`` is not installed."""
+    program = f"import sys, dspark_cli.{module}; assert 'torch' not in sys.modules"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -173,3 +173,13 @@ def test_a_label_repeats_a_word_and_its_absence_forbids_it():
     for _ in range(20):
         first, again, other = writer.fill("{n@x} {n@x} {n}").split()
         assert first == again != other
+
+
+def test_code_is_shown_as_in_a_chat_too(prompts):
+    """Between a request in words and a fence stands a function that compiles with a body."""
+    shown = [p.text for p in prompts if p.category == "code" and p.text.endswith("```")]
+    functions = [text.partition("```python\n")[2].removesuffix("```").rstrip() for text in shown]
+
+    assert len(shown) > 1_000
+    for function in functions[:300]:
+        ast.parse(function + "\n    pass\n")

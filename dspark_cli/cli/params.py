@@ -11,6 +11,7 @@ import typer
 
 MODELS, PROMPT, LENGTH, SAMPLING = "Models", "Prompt", "Length and memory", "Sampling"
 SPECULATION, VERDICT, OUTPUT = "Speculation", "Verdict", "Output"
+TRAINING, COLLECT, DRAFTER, FITTING = "Training", "Collecting", "Drafter", "Fitting"
 
 
 class StatsFormat(str, Enum):

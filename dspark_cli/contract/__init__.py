@@ -3,7 +3,7 @@
 This package knows two descriptions; it opens no model and knows no sizes of memory.
 """
 
-from dspark_cli.contract.rules import check_pair, check_target, disagreements
+from dspark_cli.contract.rules import check_pair, check_target, check_trainable, disagreements
 from dspark_cli.contract.shapes import (
     TAPPABLE,
     AttentionShape,
@@ -20,6 +20,7 @@ __all__ = [
     "TargetShape",
     "check_pair",
     "check_target",
+    "check_trainable",
     "disagreements",
     "read_drafter",
     "read_target",

@@ -40,6 +40,13 @@ def check_target(target: TargetShape) -> None:
         )
 
 
+def check_trainable(target: TargetShape) -> None:
+    """Refuse a target that no drafter could serve; raises ContractError."""
+    check_target(target)
+    if problems := list(_architecture_problems(target)):
+        raise ContractError(problems)
+
+
 def check_pair(
     drafter: Metadata, target: TargetShape, *, draft_max: int | None = None
 ) -> DrafterShape:
@@ -115,7 +122,7 @@ def _block_problems(shape: DrafterShape, draft_max: int | None) -> Iterator[str]
         )
 
 
-def _tap_problems(drafter: Metadata, shape: DrafterShape, target: TargetShape) -> Iterator[str]:
+def _architecture_problems(target: TargetShape) -> Iterator[str]:
     support = target.support
     if support is None:
         yield (
@@ -127,6 +134,11 @@ def _tap_problems(drafter: Metadata, shape: DrafterShape, target: TargetShape) -
             f"architecture: the memory of {target.architecture} targets is recurrent and cannot "
             "be rewound in part, so drafts could not be rejected"
         )
+
+
+def _tap_problems(drafter: Metadata, shape: DrafterShape, target: TargetShape) -> Iterator[str]:
+    yield from _architecture_problems(target)
+    support = target.support
     if shape.width != target.width:
         yield f"width: the drafter expects {shape.width}, the target has {target.width}"
     kind = drafter.types.get("dflash.target_layers", TAP_TYPES[0])

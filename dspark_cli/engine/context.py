@@ -12,7 +12,7 @@ from gguf import GGMLQuantizationType
 
 from dspark_cli.engine.model import Model
 from dspark_cli.errors import InterruptedRunError, LlamaError
-from dspark_cli.native.batch import EmbeddingBatch, TokenBatch, view_row
+from dspark_cli.native.batch import EmbeddingBatch, LaneBatch, TokenBatch, view_row
 from dspark_cli.native.interrupt import abort_check, interrupted
 from dspark_cli.native.log import log
 from dspark_cli.options import FlashAttention
@@ -64,7 +64,7 @@ class Context:
             bindings.llama_free(self._handle)
             self._handle = None
 
-    def decode(self, batch: TokenBatch | EmbeddingBatch) -> float:
+    def decode(self, batch: TokenBatch | EmbeddingBatch | LaneBatch) -> float:
         """Run one batch to its end and return the seconds it took.
 
         Raises InterruptedRunError after Ctrl-C, LlamaError when llama.cpp refuses the batch.
@@ -99,10 +99,10 @@ class Context:
             [view_row(logits, row, self._vocabulary).argmax() for row in rows], dtype=np.int32
         )
 
-    def rewind(self, position: int) -> None:
-        """Forget everything from ``position`` on."""
+    def rewind(self, position: int, *, sequence: int = 0) -> None:
+        """Forget everything of one sequence from ``position`` on."""
         if not bindings.llama_memory_seq_rm(
-            bindings.llama_get_memory(self.handle), 0, position, -1
+            bindings.llama_get_memory(self.handle), sequence, position, -1
         ):
             raise LlamaError(
                 f"the {self._what}'s memory cannot be rewound to position {position}: "
@@ -137,6 +137,7 @@ def open_context(
     params.n_batch = sizes.n_batch_requested
     params.n_ubatch = sizes.n_ubatch
     params.n_outputs_max = sizes.n_outputs_max
+    params.n_seq_max = sizes.n_sequences
     params.n_threads = params.n_threads_batch = settings.threads
     params.flash_attn_type = FLASH_ATTENTION[settings.flash_attention]
     params.type_k = GGMLQuantizationType[settings.cache_type_k.upper()].value

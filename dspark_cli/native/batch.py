@@ -1,7 +1,7 @@
 """``llama_batch`` over numpy arrays that are filled in one go and allocated once.
 
-Both batches are single-sequence. The arrays' pointers go into the structure when it is made, so
-the arrays must live as long as the batch and are never replaced.
+A run has one sequence; only ``LaneBatch`` knows several. The arrays' pointers go into the
+structure when it is made, so the arrays must live as long as the batch and are never replaced.
 """
 
 import ctypes
@@ -57,6 +57,30 @@ class TokenBatch(_Batch):
         self.native.n_tokens = rows
 
 
+class LaneBatch(_Batch):
+    """Up to ``capacity`` tokens, each of its own sequence and position."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self._tokens = np.zeros(capacity, np.int32)
+        self._lanes = np.zeros(capacity, np.int32)
+        item, first = self._lanes.itemsize, self._lanes.ctypes.data
+        for row in range(capacity):
+            self._sequences[row] = ctypes.cast(first + row * item, ctypes.POINTER(ctypes.c_int32))
+        self.native.token = _pointer(self._tokens, bindings.llama_token)
+
+    def fill(
+        self, tokens: np.ndarray, positions: np.ndarray, lanes: np.ndarray, outputs: np.ndarray
+    ) -> None:
+        """Lay out one row per token; all arrays [n], ``outputs`` 1 where logits are wanted."""
+        rows = len(tokens)
+        self._tokens[:rows] = tokens
+        self._positions[:rows] = positions
+        self._lanes[:rows] = lanes
+        self._outputs[:rows] = outputs
+        self.native.n_tokens = rows
+
+
 class EmbeddingBatch(_Batch):
     """Up to ``capacity`` rows of ``width`` floats at consecutive positions, without outputs."""
 
@@ -82,6 +106,11 @@ class EmbeddingBatch(_Batch):
 def copy_rows(pointer: Any, rows: int, width: int) -> np.ndarray:
     """Copy a float matrix [rows, width] out of llama.cpp, which reuses the memory."""
     return np.array(np.ctypeslib.as_array(pointer, shape=(rows, width)), dtype=np.float32)
+
+
+def view_rows(pointer: Any, rows: int, width: int) -> np.ndarray:
+    """Look at the first rows of a float matrix inside llama.cpp, until the next decode."""
+    return np.ctypeslib.as_array(pointer, shape=(rows, width))
 
 
 def view_row(pointer: Any, row: int, width: int) -> np.ndarray:

@@ -162,6 +162,27 @@ AFTER = (
     " Use clear names.",
 )
 
+FENCED = (
+    "Complete this function.",
+    "Fill in the body of the function below.",
+    "Please solve this exercise in Python.",
+    "Here is a signature with its docstring. Write the function.",
+    "Implement this, so that the examples hold:",
+    "Finish the code:",
+    "Can you write this function? The examples have to come out as shown.",
+    "Solve the task and return the whole function.",
+    "What would the code look like?",
+    "I am stuck here, please write the rest.",
+    "Write the Python code that this docstring promises, and check it with its examples.",
+    "Your turn. Give me a solution that is correct for all inputs.",
+)
+
+
+def fenced(writer: Writer) -> str:
+    """A function to be completed, as one shows code in a chat."""
+    request = writer.deal(FENCED)
+    return f"{request}\n```python\n{completion(writer)}{writer.deal(('', chr(10)))}```"
+
 
 def asked(writer: Writer, templates: tuple[str, ...]) -> str:
     """A request in words."""
@@ -176,6 +197,8 @@ def asked(writer: Writer, templates: tuple[str, ...]) -> str:
 def code_prompt(writer: Writer) -> str:
     """One code prompt: 45 in a hundred to be completed, 20 with a snippet, the rest in words."""
     share = writer.number(1, 100)
+    if share <= 25:  # noqa: PLR2004  per cent
+        return fenced(writer)
     if share <= 45:  # noqa: PLR2004  per cent
         return completion(writer)
     if share <= 65:  # noqa: PLR2004  per cent

@@ -1,0 +1,453 @@
+"""Teach a drafter: batches, steps, checkpoints, and what held-out answers say of it.
+
+A fit is resumable: its checkpoint holds weights, optimiser, random numbers and the minutes spent,
+and is replaced in one move. Minutes, not steps, are what a user has to give; the learning rate
+rises at the beginning and falls to nothing over the last part of them.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dspark_cli.errors import DsparkError, InterruptedRunError, UsageError
+from dspark_cli.native.interrupt import interrupted
+from dspark_cli.train.batches import (
+    IGNORED,
+    Batch,
+    accepted_lengths,
+    anchors_of,
+    draw_anchors,
+    make_batch,
+    rounds_of,
+)
+from dspark_cli.train.dataset import Answer, Dataset
+from dspark_cli.train.loss import Labels, loss_of
+from dspark_cli.train.model import TrainedDrafter
+
+HELD_OUT_EVERY = 20  # one prompt in so many is never trained on
+FEWEST_HELD_OUT = 4  # answers, below which nothing can be judged
+WARM_UP_STEPS = 100
+FALL = 0.4  # of the minutes: over this last part the learning rate goes to nothing
+WEIGHT_DECAY = 0.01
+BETAS = (0.9, 0.95)
+CLIP = 1.0  # norm of the gradient
+SECONDS_BETWEEN_CHECKPOINTS = 120.0
+SECONDS_BETWEEN_JUDGEMENTS = 300.0
+ROWS_AT_ONCE = 2048  # of logits, when held-out answers are judged
+BF16_GAIN = 1.3  # times faster, from which bf16 is worth its rounding
+
+
+TapSource = Callable[[int], Answer]
+"""Gives an answer with its taps, wherever they come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """How long and how a drafter is taught."""
+
+    minutes: float = 30.0
+    learning_rate: float = 1e-3
+    answers: int = 8  # per step
+    anchors: int = 32  # per answer
+    seed: int = 0
+    device: str = "auto"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.minutes < math.inf:
+            raise UsageError(f"--minutes wants more than 0, got {self.minutes}")
+        if not 0 < self.learning_rate <= 1:
+            raise UsageError(f"--learning-rate wants more than 0, got {self.learning_rate}")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What held-out answers say: every anchor of every greedy one of them, row by row."""
+
+    confidence: np.ndarray  # float32 [anchors, b], logits
+    hits: np.ndarray  # bool [anchors, b], whether the draft is the target's own token
+    real: np.ndarray  # bool [anchors, b], whether there was a token to propose
+    rounds: tuple[int, ...]  # accepted drafts of each round, walking the answers as decoding does
+
+    @property
+    def tau(self) -> float:
+        """Mean acceptance length: 1 + accepted per round."""
+        return 1 + float(np.mean(self.rounds)) if self.rounds else 1.0
+
+    @property
+    def conditional(self) -> list[float | None]:
+        """Acceptance by position, where all before were accepted."""
+        reached = np.ones(len(self.hits), bool)
+        rates: list[float | None] = []
+        for position in range(self.hits.shape[1]):
+            tried = reached & self.real[:, position]
+            rates.append(float(self.hits[tried, position].mean()) if tried.any() else None)
+            reached = tried & self.hits[:, position]
+        return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One point of the learning curve."""
+
+    minutes: float
+    step: int
+    loss: float  # mean since the last moment
+    hit_rate: float  # of all rows trained on since then
+    tau: float  # of held-out answers
+    first: float  # held-out acceptance at position 1
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` takes CUDA, then MPS, then the CPU; raises UsageError for what is not there."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UsageError(
+            f"--device {name}: PyTorch has no such device here",
+            hint="use auto, cpu, cuda or mps",
+        ) from None
+    return device
+
+
+def bf16_helps(device: torch.device) -> bool:
+    """Whether products of half-precision matrices are faster, measured for a tenth of a second."""
+    seconds = {}
+    for kind in (torch.float32, torch.bfloat16):
+        a = torch.ones(512, 512, dtype=kind, device=device)
+        a @ a
+        began = time.perf_counter()
+        for _ in range(8):
+            b = a @ a
+        float(b[0, 0])  # waits for the device
+        seconds[kind] = time.perf_counter() - began
+    return seconds[torch.float32] > BF16_GAIN * seconds[torch.bfloat16]
+
+
+def held_out(dataset: Dataset) -> tuple[list[int], list[int]]:
+    """Indices of answers to learn from, and of those to be judged by; split by prompt.
+
+    Raises DsparkError where either part would be too small.
+    """
+    groups = dataset.groups
+    ranked = {group: rank for rank, group in enumerate(sorted(set(groups)))}
+    judged = [i for i, group in enumerate(groups) if ranked[group] % HELD_OUT_EVERY == 0]
+    learned = [i for i, group in enumerate(groups) if ranked[group] % HELD_OUT_EVERY]
+    if len(judged) < FEWEST_HELD_OUT or len(learned) < FEWEST_HELD_OUT:
+        raise DsparkError(
+            f"{dataset.folder}: {len(dataset)} answers to {len(ranked)} prompts are too few: "
+            f"one prompt in {HELD_OUT_EVERY} is held out, wanted at least {FEWEST_HELD_OUT} "
+            "answers there",
+            hint="collect more --tokens, from more prompts",
+        )
+    return learned, judged
+
+
+class Fit:
+    """One drafter being taught."""
+
+    def __init__(
+        self,
+        drafter: TrainedDrafter,
+        read: TapSource,
+        split: tuple[Sequence[int], Sequence[int]],
+        options: FitOptions,
+        checkpoint: Path,
+    ) -> None:
+        if options.threads is not None:
+            torch.set_num_threads(options.threads)
+        self.device = choose_device(options.device)
+        self.drafter = drafter.to(self.device)
+        self.curve: list[Moment] = []
+        self.minutes = 0.0
+        self.step = 0
+        self._read = read
+        self._learned, self._judged = split
+        self._options = options
+        self._checkpoint = checkpoint
+        self._random = np.random.default_rng(options.seed)
+        self._draft_index = draft_index(self.drafter)
+        matrices = [p for p in drafter.parameters() if p.ndim > 1]
+        vectors = [p for p in drafter.parameters() if p.ndim == 1]
+        self._optimiser = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": WEIGHT_DECAY},
+                {"params": vectors, "weight_decay": 0.0},
+            ],
+            lr=options.learning_rate,
+            betas=BETAS,
+            fused=True,
+        )
+        self._half = bf16_helps(self.device)
+        if checkpoint.exists():
+            self._load()
+
+    def run(self, progress: Callable[[float, float, str], None]) -> None:
+        """Go on until the minutes are spent; a checkpoint is written on the way and at the end.
+
+        Raises InterruptedRunError after Ctrl-C, with a checkpoint on disk.
+        """
+        wanted = self._options.minutes
+        clock = time.monotonic
+        last = saved = judged = clock()
+        losses: list[float] = []
+        hits: list[float] = []
+        remark = self._remark()
+        while self.minutes < wanted:
+            progress(self.minutes, wanted, remark)
+            loss, hit = self._learn(self._rate())
+            losses.append(loss)
+            hits.append(hit)
+            now = clock()
+            self.minutes += (now - last) / 60
+            last = now
+            if interrupted:
+                self._save()
+                raise InterruptedRunError
+            if now - judged > SECONDS_BETWEEN_JUDGEMENTS:
+                self._judge_moment(losses, hits)
+                remark, judged = self._remark(), clock()
+            if now - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                self._save()
+                saved = clock()
+        self._judge_moment(losses, hits)
+        self._save()
+        progress(wanted, wanted, self._remark())
+
+    def judge(self, indices: Sequence[int]) -> Judgement:
+        """Judge the greedy ones among some answers, every anchor of them."""
+        answers = [self._read(index) for index in indices]
+        return judge(
+            self.drafter,
+            [answer for answer in answers if answer.temperature == 0],
+            self._draft_index,
+            precision=self._precision(),
+        )
+
+    def _remark(self) -> str:
+        if not self.curve:
+            return f"step {self.step}"
+        moment = self.curve[-1]
+        return f"step {moment.step}, loss {moment.loss:.3f}, held-out tau {moment.tau:.2f}"
+
+    def _judge_moment(self, losses: list[float], hits: list[float]) -> None:
+        judgement = self.judge(self._judged[:JUDGED_ON_THE_WAY])
+        self.curve.append(
+            Moment(
+                minutes=self.minutes,
+                step=self.step,
+                loss=float(np.mean(losses)) if losses else float("nan"),
+                hit_rate=float(np.mean(hits)) if hits else float("nan"),
+                tau=judgement.tau,
+                first=judgement.conditional[0] or 0.0,
+            )
+        )
+        losses.clear()
+        hits.clear()
+
+    def _rate(self) -> float:
+        """The learning rate: a warm-up, a plateau, a straight fall to nothing."""
+        left = 1 - self.minutes / self._options.minutes
+        rise = min(1.0, (self.step + 1) / WARM_UP_STEPS)
+        return self._options.learning_rate * rise * min(1.0, max(left, 0.0) / FALL)
+
+    def _learn(self, rate: float) -> tuple[float, float]:
+        options = self._options
+        picked = self._random.choice(self._learned, options.answers, replace=False).tolist()
+        answers = [self._read(index) for index in picked]
+        size = self.drafter.design.block_size
+        chosen = [draw_anchors(a, size, options.anchors, self._random) for a in answers]
+        with self._precision():
+            rows = self._rows(make_batch(answers, chosen, size))
+            loss = loss_of(
+                rows.hidden,
+                rows.markov,
+                rows.confidence,
+                rows.labels,
+                head=self.drafter.head,
+                markov_head=self.drafter.get("markov_w2.weight"),
+            )
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        self._optimiser.zero_grad(set_to_none=True)
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), CLIP)
+        self._optimiser.step()
+        self.step += 1
+        return float(loss.total.detach()), float(loss.hits.float().mean())
+
+    def _rows(self, batch: Batch) -> "Rows":
+        return rows_of(self.drafter, batch, self._draft_index)
+
+    def _precision(self) -> AbstractContextManager[object]:
+        if not self._half:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def _save(self) -> None:
+        beside = self._checkpoint.with_name(self._checkpoint.name + ".part")
+        try:
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(
+                {
+                    "weights": self.drafter.state_dict(),
+                    "draft_tokens": self.drafter.draft_tokens.cpu(),
+                    "tap_scale": self.drafter.tap_scale.cpu(),
+                    "optimiser": self._optimiser.state_dict(),
+                    "random": self._random.bit_generator.state,
+                    "minutes": self.minutes,
+                    "step": self.step,
+                    "curve": [_plain(moment) for moment in self.curve],
+                },
+                beside,
+            )
+            beside.replace(self._checkpoint)
+        except (OSError, RuntimeError) as error:
+            beside.unlink(missing_ok=True)
+            raise DsparkError(f"{self._checkpoint}: cannot be written: {error}") from None
+
+    def _load(self) -> None:
+        state = load_checkpoint(self._checkpoint)
+        try:
+            self.drafter.load_state_dict(state["weights"])
+            self._optimiser.load_state_dict(state["optimiser"])
+        except (RuntimeError, ValueError, KeyError):
+            raise UsageError(
+                f"{self._checkpoint}: is of a drafter of another design",
+                hint="give the same --layers, --block-size, --taps, --markov-rank and "
+                "--draft-vocab, or another folder",
+            ) from None
+        self._random.bit_generator.state = state["random"]
+        self.minutes = float(state["minutes"])
+        self.step = int(state["step"])
+        self.curve = [Moment(**moment) for moment in state["curve"]]
+
+
+JUDGED_ON_THE_WAY = 48  # answers; all held-out ones are judged at the end
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a batch that have something to propose, and what they should propose."""
+
+    hidden: Tensor  # [r, width]
+    markov: Tensor  # [r, rank]
+    confidence: Tensor  # [r]
+    labels: Labels
+    where: Tensor  # bool [n, m, b]
+
+
+def draft_index(drafter: TrainedDrafter) -> Tensor:
+    """From target ids [vocabulary] to rows of the drafter's head, ``IGNORED`` where none is."""
+    tokens = drafter.draft_tokens
+    index = torch.full((drafter.design.vocabulary,), IGNORED, device=tokens.device)
+    index[tokens] = torch.arange(len(tokens), device=tokens.device)
+    return index
+
+
+def rows_of(drafter: TrainedDrafter, batch: Batch, draft_index: Tensor) -> Rows:
+    """Run the drafter over a batch; ``draft_index`` [vocabulary] maps target ids to head rows."""
+    device = draft_index.device
+
+    def on(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    labels = on(batch.labels)
+    where = labels != IGNORED
+    hidden, _ = drafter(on(batch.taps), on(batch.anchors), on(batch.tokens), on(batch.lengths))
+    hidden = hidden[where]
+    markov = drafter.markov(on(batch.previous)[where])
+    position = torch.arange(labels.shape[2], device=device).expand(labels.shape)[where]
+    return Rows(
+        hidden=hidden,
+        markov=markov,
+        # The confidence reports on the drafter, it must not bend it.
+        confidence=drafter.confidence(hidden.detach(), markov.detach()),
+        labels=Labels(
+            token=draft_index[labels[where]],
+            greedy=draft_index[on(batch.greedy)[where]],
+            top=draft_index[on(batch.top_ids)[where]],
+            chances=on(batch.top_chances)[where],
+            position=position,
+        ),
+        where=where,
+    )
+
+
+@torch.no_grad()
+def judge(
+    drafter: TrainedDrafter,
+    answers: Sequence[Answer],
+    draft_index: Tensor,
+    *,
+    precision: AbstractContextManager[object] | None = None,
+) -> Judgement:
+    """Propose a whole block at every anchor of some greedy answers."""
+    size = drafter.design.block_size
+    confidence: list[np.ndarray] = []
+    hits: list[np.ndarray] = []
+    real: list[np.ndarray] = []
+    rounds: list[int] = []
+    for answer in answers:
+        every = anchors_of(answer)
+        of_answer: list[np.ndarray] = []
+        for anchors in _pieces(every, max(ROWS_AT_ONCE // size, 1)):
+            lengths = np.full(len(anchors), size)
+            with precision or nullcontext():
+                rows = rows_of(
+                    drafter, make_batch([answer], [(anchors, lengths)], size), draft_index
+                )
+                logits = drafter.logits(rows.hidden, rows.markov)
+            hit = logits.argmax(-1) == rows.labels.greedy
+            of_answer.append(_scatter(rows.where, hit))
+            confidence.append(_scatter(rows.where, rows.confidence.float()))
+            real.append(rows.where[0].cpu().numpy())
+        hits += of_answer
+        rounds += rounds_of(accepted_lengths(np.concatenate(of_answer)))
+    if not hits:
+        empty = np.empty((0, size))
+        return Judgement(empty.astype(np.float32), empty > 0, empty > 0, ())
+    return Judgement(
+        np.concatenate(confidence), np.concatenate(hits), np.concatenate(real), tuple(rounds)
+    )
+
+
+def _scatter(where: Tensor, values: Tensor) -> np.ndarray:
+    """Values of the chosen rows, back in their places of the only answer; zeros elsewhere."""
+    laid = torch.zeros(where.shape, dtype=values.dtype, device=values.device)
+    laid[where] = values
+    array: np.ndarray = laid[0].cpu().numpy()
+    return array
+
+
+def _pieces(array: np.ndarray, length: int) -> Iterator[np.ndarray]:
+    for begin in range(0, len(array), length):
+        yield array[begin : begin + length]
+
+
+def _plain(moment: Moment) -> dict[str, float]:
+    return {name: getattr(moment, name) for name in Moment.__slots__}
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint's contents; raises DsparkError for a file that is none."""
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file", hint="run the step fit first") from None
+    except Exception as error:  # noqa: BLE001  whatever a damaged pickle raises
+        raise DsparkError(f"{path}: is no checkpoint of a fit: {error}") from None
+    return state

@@ -1,0 +1,431 @@
+"""The three steps of a training, each a function that opens what it needs and closes it again.
+
+``collect`` fills a dataset with the target's own words, ``fit`` teaches the drafter, ``export``
+writes its GGUF and measures it. They share a folder and nothing else, so each can be run alone, be
+killed, and be run again.
+"""
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dspark_cli.contract import TargetShape
+from dspark_cli.engine.context import ContextSettings, open_context
+from dspark_cli.engine.lanes import Lanes
+from dspark_cli.engine.model import Model, open_model
+from dspark_cli.engine.taps import Taps
+from dspark_cli.engine.vocab import Vocabulary
+from dspark_cli.errors import DsparkError, UsageError
+from dspark_cli.generate import Generation
+from dspark_cli.machine import available_memory
+from dspark_cli.metadata import Metadata, read_metadata
+from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, usable_cores
+from dspark_cli.pair import Pair, open_pair
+from dspark_cli.sizes import plan_lanes
+from dspark_cli.stats import Statistics
+from dspark_cli.train.batches import choose_draft_tokens, tap_scale
+from dspark_cli.train.calibrate import calibrate
+from dspark_cli.train.collect import Collection, Manner, manner_of
+from dspark_cli.train.dataset import F16_MAX, Answer, Dataset, DatasetWriter, Header
+from dspark_cli.train.design import DrafterDesign, OutType
+from dspark_cli.train.export import write_drafter
+from dspark_cli.train.questions import LONGEST_PROMPT, Questions, questions_for
+from dspark_cli.train.weights import initial_weights, read_weights
+
+if TYPE_CHECKING:  # PyTorch is imported by the steps that need it, not by ``collect``
+    from dspark_cli.train.fit import Fit, FitOptions
+    from dspark_cli.train.report import TrainingReport
+
+Progress = Callable[[float, float, str], None]
+"""Called with what is done, what is wanted, and a remark."""
+
+DATASET = "dataset"  # folder of the collected answers, within the training's own
+CHECKPOINT = "checkpoint.pt"
+EXPORT_STEPS = 4
+SCALE_ANSWERS = 64  # whose taps say how large each channel usually is
+MAX_PASSES = 64  # over a finite list of prompts, each sampled anew
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """How much is collected, and how."""
+
+    tokens: int = 300_000  # of prompts and answers together
+    prompts: Path | None = None  # None: the built-in ones
+    answer_tokens: int = 256  # the longest answer
+    lanes: int = 32  # sequences per batch
+    top: int = 32  # entries kept of each distribution
+    seed: int = 0
+    store_taps: bool = True
+    max_disk: int | None = None  # bytes; None: what the disk has
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("--tokens", self.tokens, 1000, 10**10),
+            ("--answer-tokens", self.answer_tokens, 16, 1 << 20),
+            ("--lanes", self.lanes, 1, 256),
+            ("--seed", self.seed, 0, 2**31),
+        ):
+            if not least <= value <= most:
+                raise UsageError(f"{name} wants {least} to {most}, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a dataset holds after ``collect``."""
+
+    tokens: int
+    answers: int
+    skipped: int  # prompts that were too long
+
+
+def projected_bytes(design: DrafterDesign, options: CollectOptions) -> int:
+    """Bytes of the dataset that ``options`` ask for."""
+    header = _header(design, options, label="", distinct=0)
+    return header.bytes_per_token() * options.tokens
+
+
+def check_disk(design: DrafterDesign, options: CollectOptions, folder: Path) -> None:
+    """Refuse a dataset that is larger than ``max_disk`` or than the disk; raises UsageError."""
+    projected = projected_bytes(design, options)
+    if options.max_disk is not None and projected > options.max_disk:
+        raise UsageError(
+            f"{options.tokens} tokens take {_gib(projected)}, --max-disk allows "
+            f"{_gib(options.max_disk)}",
+            hint="collect fewer --tokens, or --no-store-taps, which computes taps while fitting",
+        )
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if projected > free:
+        raise UsageError(
+            f"{options.tokens} tokens take {_gib(projected)}, {there} has {_gib(free)} left",
+            hint="collect fewer --tokens, or --no-store-taps, which computes taps while fitting",
+        )
+
+
+def collect(
+    model: Path,
+    design: DrafterDesign,
+    options: CollectOptions,
+    folder: Path,
+    *,
+    progress: Progress,
+) -> Collected:
+    """Let the target answer until the dataset holds ``options.tokens`` tokens.
+
+    Goes on where an earlier call stopped. Raises InterruptedRunError after Ctrl-C, with everything
+    that was answered on disk; UsageError where the folder holds another dataset.
+    """
+    with ExitStack() as owned:
+        loaded = owned.enter_context(open_model(model))
+        vocabulary = Vocabulary(loaded)
+        questions = questions_for(vocabulary, options.prompts, seed=options.seed)
+        header = _header(design, options, label=questions.label, distinct=questions.count or 0)
+        writer = owned.enter_context(DatasetWriter(folder / DATASET, header))
+        lanes = _open_lanes(owned, loaded, design, options, len(vocabulary))
+        collection = Collection(
+            lanes,
+            questions.tokens,
+            manner=_manner(questions, options.seed),
+            ends=vocabulary.is_eog,
+            answer_tokens=options.answer_tokens,
+            positions=_positions(design.target, options.answer_tokens),
+            top=header.top,
+            seed=options.seed,
+            store_taps=options.store_taps,
+        )
+        todo = _todo(writer, questions, options.tokens)
+        progress(writer.tokens, options.tokens, f"{writer.answers} answers")
+        for answer in collection.answers(todo):
+            writer.add(answer)
+            progress(writer.tokens, options.tokens, f"{writer.answers} answers")
+        return Collected(writer.tokens, writer.answers, collection.skipped)
+
+
+def _todo(writer: DatasetWriter, questions: Questions, tokens: int) -> Iterator[int]:
+    """Indices of prompts without an answer, until the dataset is large enough."""
+    done = writer.prompts
+    last = None if questions.count is None else MAX_PASSES * questions.count
+    for index in itertools.count():
+        if writer.tokens >= tokens or index == last:
+            return
+        if index not in done:
+            yield index
+
+
+def _manner(questions: Questions, seed: int) -> Callable[[int], Manner]:
+    return lambda index: manner_of(
+        index,
+        seed,
+        greedy_allowed=questions.greedy_allowed(index),
+        from_nothing=questions.from_nothing,
+    )
+
+
+def _header(
+    design: DrafterDesign, options: CollectOptions, *, label: str, distinct: int
+) -> Header:
+    return Header(
+        target=design.fingerprint.metadata_sha256,
+        target_name=design.fingerprint.name,
+        vocabulary=design.vocabulary,
+        width=design.width,
+        taps=design.taps,
+        top=min(options.top, design.vocabulary),
+        stores_taps=options.store_taps,
+        prompts=label,
+        distinct_prompts=distinct,
+        answer_tokens=options.answer_tokens,
+        seed=options.seed,
+    )
+
+
+def _open_lanes(
+    owned: ExitStack,
+    model: Model,
+    design: DrafterDesign,
+    options: CollectOptions,
+    vocabulary: int,
+) -> Lanes:
+    positions = _positions(design.target, options.answer_tokens)
+    sizes = plan_lanes(
+        design.target, lanes=options.lanes, positions=positions, taps=len(design.taps)
+    )
+    available = available_memory()
+    needed = sizes.bytes + design.target.weight_bytes
+    if available is not None and needed > available:
+        raise DsparkError(
+            f"--lanes {options.lanes}: collecting needs {_gib(needed)}, "
+            f"{_gib(available)} are available",
+            hint="use fewer --lanes, or a smaller --answer-tokens",
+        )
+    threads = options.threads or usable_cores()
+    settings = ContextSettings(threads, "f16", "f16", "auto")
+    context = owned.enter_context(open_context(model, "target", vocabulary, sizes, settings))
+    taps = Taps(context, design.taps, design.width)
+    return Lanes(context, taps, options.lanes, vocabulary)
+
+
+def _positions(target: TargetShape, answer_tokens: int) -> int:
+    """Positions of one lane: a prompt and its answer, within what the target was trained on."""
+    wanted = LONGEST_PROMPT + answer_tokens
+    return min(wanted, target.context_length or wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Teaching:
+    """Everything a fit is made of."""
+
+    fit: "Fit"
+    target: Metadata
+    head: np.ndarray  # float32 [draft vocabulary, width]
+    draft_tokens: np.ndarray  # int64 [draft vocabulary]
+    dataset: Dataset
+    read: Callable[[int], Answer]  # an answer with its taps
+    judged: list[int]  # held-out answers
+
+
+@contextmanager
+def open_teaching(
+    model: Path,
+    design: DrafterDesign,
+    options: "FitOptions",
+    folder: Path,
+    *,
+    draft_vocabulary: int | None = None,
+    start: Path | None = None,
+) -> Iterator[Teaching]:
+    """A fit on the dataset in ``folder``, from its checkpoint where there is one.
+
+    Raises UsageError for a dataset of another target or other taps, DsparkError for one too small.
+    """
+    from dspark_cli.train.fit import Fit, held_out, load_checkpoint
+    from dspark_cli.train.model import TrainedDrafter
+
+    dataset = Dataset(folder / DATASET)
+    _check_dataset(dataset, design)
+    learned, judged = held_out(dataset)
+    target = read_metadata(model)
+    embedding = read_weights(target, "token_embd.weight")
+    output = (
+        read_weights(target, "output.weight") if "output.weight" in target.tensors else embedding
+    )
+    checkpoint = folder / CHECKPOINT
+    with ExitStack() as owned:
+        read = _tap_source(owned, model, design, dataset)
+        if checkpoint.exists():
+            state = load_checkpoint(checkpoint)
+            draft_tokens = state["draft_tokens"].numpy()
+            scale = state["tap_scale"].numpy()
+            weights = {
+                name.removeprefix("weights.").replace("/", "."): values.numpy()
+                for name, values in state["weights"].items()
+            }
+        else:
+            draft_tokens = choose_draft_tokens(dataset.token_counts(), draft_vocabulary)
+            scale = tap_scale(read(index) for index in learned[:SCALE_ANSWERS])
+            weights = initial_weights(
+                design,
+                target,
+                draft_tokens,
+                scale,
+                seed=options.seed,
+                start=read_metadata(start) if start else None,
+            )
+        head = output[draft_tokens]
+        drafter = TrainedDrafter(
+            design,
+            weights,
+            embedding=embedding,
+            head=head,
+            draft_tokens=draft_tokens,
+            tap_scale=scale,
+        )
+        fit = Fit(drafter, read, (learned, judged), options, checkpoint)
+        yield Teaching(fit, target, head, draft_tokens, dataset, read, judged)
+
+
+def _tap_source(
+    owned: ExitStack, model: Path, design: DrafterDesign, dataset: Dataset
+) -> Callable[[int], Answer]:
+    """Answers with their taps: from the disk, or computed again by the target."""
+    if dataset.header.stores_taps:
+        return dataset.__getitem__
+    loaded = owned.enter_context(open_model(model))
+    options = CollectOptions(lanes=1, answer_tokens=dataset.header.answer_tokens)
+    lanes = _open_lanes(owned, loaded, design, options, design.vocabulary)
+
+    def read(index: int) -> Answer:
+        answer = dataset[index]
+        taps = lanes.begin(0, answer.tokens[:-1].tolist()).taps
+        return replace(answer, taps=taps.clip(-F16_MAX, F16_MAX).astype(np.float16))
+
+    return read
+
+
+def _check_dataset(dataset: Dataset, design: DrafterDesign) -> None:
+    header = dataset.header
+    if header.target != design.fingerprint.metadata_sha256:
+        raise UsageError(
+            f"{dataset.folder}: holds answers of {header.target_name}, wanted those of "
+            f"{design.fingerprint.name}"
+        )
+    if header.taps != design.taps:
+        raise UsageError(
+            f"{dataset.folder}: holds taps of layers {header.taps}, wanted {design.taps}",
+            hint="give the same --taps, or collect again",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What is written, and how much is tried on it."""
+
+    out_type: OutType = "f16"
+    faithful_blocks: int = 500  # held-out blocks proposed by both implementations
+    timed_prompts: int = 6  # held-out prompts generated with and without the drafter
+    timed_tokens: int = 96  # per prompt
+    threads: int | None = None
+
+
+def export(
+    model: Path,
+    design: DrafterDesign,
+    teaching: Teaching,
+    options: ExportOptions,
+    out: Path,
+    *,
+    progress: Progress,
+) -> "TrainingReport":
+    """Write the drafter, hold the file against what was trained, calibrate it, and measure it."""
+    from dspark_cli.train.faithful import compare_proposals
+    from dspark_cli.train.report import Data, TrainingReport
+
+    judgement = teaching.fit.judge(teaching.judged)
+    progress(1, EXPORT_STEPS, "calibrating")
+    calibration = calibrate(judgement.confidence, judgement.hits, judgement.real)
+    write_drafter(
+        out,
+        design,
+        teaching.target,
+        teaching.fit.drafter.export(),
+        draft_tokens=teaching.draft_tokens,
+        head=teaching.head,
+        out_type=options.out_type,
+        temperatures=[position.temperature for position in calibration],
+    )
+    progress(2, EXPORT_STEPS, "comparing with PyTorch")
+    answers = [teaching.read(index) for index in teaching.judged[: options.faithful_blocks]]
+    greedy = [answer for answer in answers if answer.temperature == 0]
+    memory = MemoryOptions(threads=options.threads)
+    with (
+        open_pair(PairOptions(model, out, memory=memory)) as pair,
+        open_pair(PairOptions(model, None, memory=memory)) as alone,
+    ):
+        if pair.drafter is None:
+            raise ValueError("a pair with a drafter came without it")
+        faithful = compare_proposals(
+            teaching.fit.drafter, pair.drafter, greedy, options.faithful_blocks
+        )
+        progress(3, EXPORT_STEPS, "measuring")
+        drafted, ratios = _side_by_side(pair, alone, greedy[: options.timed_prompts], options)
+    progress(EXPORT_STEPS, EXPORT_STEPS, f"wrote {out.name}")
+    fit = teaching.fit
+    return TrainingReport(
+        design=design,
+        out=out,
+        out_type=options.out_type,
+        data=Data(
+            prompts=teaching.dataset.header.prompts,
+            answers=len(teaching.dataset),
+            tokens=teaching.dataset.tokens,
+            held_out=len(teaching.judged),
+        ),
+        draft_vocabulary=len(teaching.draft_tokens),
+        curve=tuple(fit.curve),
+        minutes=fit.minutes,
+        steps=fit.step,
+        judgement=judgement,
+        calibration=tuple(calibration),
+        faithful=faithful,
+        drafted=drafted,
+        speed_ratios=tuple(ratios),
+    )
+
+
+def _side_by_side(
+    pair: Pair, alone: Pair, answers: Sequence[Answer], options: ExportOptions
+) -> tuple[Statistics, list[float]]:
+    """Decode held-out prompts with and without the drafter, in turn.
+
+    Returns the drafted runs' statistics together, and each prompt's speed as a multiple of plain
+    decoding.
+    """
+    total, ratios = Statistics(), []
+    for answer in answers:
+        prompt = answer.tokens[: answer.n_prompt].tolist()
+        drafted = _generate(pair, prompt, options.timed_tokens)
+        plain = _generate(alone, prompt, options.timed_tokens)
+        total.merge(drafted)
+        if drafted.decode_seconds and plain.n_predict:
+            speed = drafted.n_predict / drafted.decode_seconds
+            ratios.append(speed / (plain.n_predict / plain.decode_seconds))
+    return total, ratios
+
+
+def _generate(pair: Pair, prompt: list[int], tokens: int) -> Statistics:
+    run = Generation(pair, prompt, GenerationOptions(n_predict=tokens))
+    for _ in run:
+        pass
+    return run.statistics
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"
