@@ -16,6 +16,7 @@ from dspark_cli.cli.check import check
 from dspark_cli.cli.doctor import doctor
 from dspark_cli.cli.inspect import inspect
 from dspark_cli.cli.run import run
+from dspark_cli.cli.train import train
 from dspark_cli.errors import (
     BUG_EXIT_CODE,
     INTERRUPTED_EXIT_CODE,
@@ -41,6 +42,7 @@ app.command()(run)
 app.command()(check)
 app.command()(inspect)
 app.command()(doctor)
+app.command()(train)
 
 
 def _version(wanted: bool) -> None:
