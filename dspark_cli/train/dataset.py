@@ -8,6 +8,7 @@ This module knows arrays and files, no model.
 
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # of the manifest; raised when an older reader would misunderstand
 MANIFEST = "manifest.json"
-SHARD_BYTES = 64 * 2**20  # a shard is written when its arrays take this much
+SHARD_BYTES = 64 * 2**20  # a shard is written when its arrays take this much,
+SHARD_SECONDS = 60.0  # or when this much work would be lost by a kill
 F16_MAX = 65504.0  # the largest half-precision number; larger hidden states are clipped to it
 
 
@@ -140,6 +142,8 @@ class DatasetWriter:
         self._shards: list[Shard] = []
         self._waiting: list[Answer] = []
         self._waiting_bytes = 0
+        self._clock = time.monotonic
+        self._flushed = self._clock()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -182,11 +186,13 @@ class DatasetWriter:
         """Keep an answer; a full shard goes to disk."""
         self._waiting.append(answer)
         self._waiting_bytes += answer.nbytes
-        if self._waiting_bytes >= SHARD_BYTES:
+        old = self._clock() - self._flushed >= SHARD_SECONDS
+        if self._waiting_bytes >= SHARD_BYTES or old:
             self.flush()
 
     def flush(self) -> None:
         """Write what is waiting as one shard."""
+        self._flushed = self._clock()
         if not self._waiting:
             return
         name = f"shard-{len(self._shards):05d}.safetensors"
