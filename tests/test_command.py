@@ -115,6 +115,7 @@ def test_json_lines_tell_every_round_as_it_happens(speaking):
     kinds = [event["event"] for event in events]
     assert kinds[0] == "round"
     assert kinds[-2:] == ["finish", "result"]
+    assert events[-1]["source"] == "-p"
     assert "".join(event["text"] for event in events if event["event"] == "text") == TEXT
     tokens = [token for event in events if event["event"] == "round" for token in event["tokens"]]
     assert tokens == events[-1]["tokens"]
@@ -132,8 +133,34 @@ def test_many_prompts_are_answered_with_one_load_and_one_line_each(speaking, tmp
     done = dspark(*speaking, "--prompts", str(file), "--stats", "none", "-c", "40")
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
-    assert first["error"]["message"] == "the prompt has 50 tokens, the context holds 40"
-    assert second["text"] == TEXT
+    assert first == {
+        "source": f"{file}, line 1",
+        "error": {
+            "message": "the prompt has 50 tokens, the context holds 40",
+            "messages": ["the prompt has 50 tokens, the context holds 40"],
+            "hint": "use -c 50 or more, or a shorter prompt",
+            "exit_code": 1,
+            "log": [],
+        },
+    }
+    assert (second["source"], second["text"]) == (f"{file}, line 2", TEXT)
+
+
+def test_of_many_prompts_every_event_line_is_an_event(speaking, tmp_path):
+    """Each prompt ends in a result or an error that names it."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": "x" * 50}) + '\n{"prompt": "\\n"}\n')
+
+    done = dspark(*speaking, "--prompts", str(file), "--jsonl", "-c", "40")
+
+    first, *others, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert done.stderr == b""
+    assert (first["event"], first["source"]) == ("error", f"{file}, line 1")
+    assert first["error"]["exit_code"] == 1
+    assert {event["event"] for event in others} == {"round", "text", "finish"}
+    assert (last["event"], last["source"]) == ("result", f"{file}, line 2")
+    assert last["text"] == TEXT
 
 
 def test_statistics_can_be_json_on_stderr(speaking):

@@ -17,8 +17,8 @@ from dspark_cli.cli.doctor import doctor
 from dspark_cli.cli.inspect import inspect
 from dspark_cli.cli.run import run
 from dspark_cli.errors import (
-    BUG_EXIT_CODE,
     INTERRUPTED_EXIT_CODE,
+    BugError,
     DsparkError,
     InterruptedRunError,
     ReaderGoneError,
@@ -84,7 +84,7 @@ def _run(arguments: list[str]) -> int:
             messages.error(usage)
             return usage.exit_code
         messages.bug(traceback.format_exc())
-        return BUG_EXIT_CODE
+        return BugError.exit_code
     return code if isinstance(code, int) else 0
 
 

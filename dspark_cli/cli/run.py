@@ -2,29 +2,25 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths
-from dspark_cli.cli.source import PromptSource, chat_options
-from dspark_cli.errors import INTERRUPTED_EXIT_CODE, DsparkError, UsageError
-from dspark_cli.events import Report
+from dspark_cli.cli.outlet import Outlet, choose_outlet
+from dspark_cli.cli.source import PromptSource, chat_options, source_of
+from dspark_cli.errors import INTERRUPTED_EXIT_CODE, DsparkError
 from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, SamplingOptions
-from dspark_cli.render.jsonl import JsonLines, JsonWriter, Silent
 from dspark_cli.render.live import live_progress
 from dspark_cli.render.messages import hint, note, stderr_console, warn
-from dspark_cli.render.plain import PlainText
 from dspark_cli.render.report import (
     foreign_sentence,
     sentence,
     statistics_table,
     verdict_sentence,
 )
-from dspark_cli.render.streams import answer_stream
 from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
@@ -134,49 +130,6 @@ def run(
     return session.run(source, outlet, outlet.default_stats if stats is None else stats)
 
 
-class Renderer(Protocol):
-    def show(self, reports: Iterable[Report]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Outlet:
-    """Where a run's reports and its result go."""
-
-    renderer: Renderer
-    finish: Callable[["Generation"], None]
-    default_stats: params.StatsFormat
-
-
-def choose_outlet(*, json_document: bool, json_lines: bool, many: bool, color: bool) -> Outlet:
-    """One outlet for the whole session, from the options that contradict each other least."""
-    if json_document and json_lines:
-        raise UsageError("--json and --jsonl contradict each other")
-    out = answer_stream()
-    writer = JsonWriter(out)
-    if many:
-        renderer: Renderer = JsonLines(writer) if json_lines else Silent()
-        return Outlet(renderer, lambda run: writer.write(run.as_json()), params.StatsFormat.table)
-    if json_document:
-        return Outlet(
-            Silent(), lambda run: writer.write(run.as_json(), indent=2), params.StatsFormat.none
-        )
-    if json_lines:
-        return Outlet(
-            JsonLines(writer),
-            lambda run: writer.write({"event": "result", **run.as_json()}),
-            params.StatsFormat.none,
-        )
-    plain = PlainText(out, color=color and sys.stdout.isatty())
-
-    def end_line(_: "Generation") -> None:
-        # Scripts get the bytes of the answer alone; a person gets the table on its own line.
-        if plain.newline_needed and sys.stdout.isatty():
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-
-    return Outlet(plain, end_line, params.StatsFormat.table)
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """One load of the pair, and one run per prompt."""
@@ -208,13 +161,11 @@ class Session:
                 try:
                     generation = Generation(pair, source.tokens(pair, prompt), self.options)
                 except DsparkError as error:
-                    if source.many is None:
-                        raise
-                    JsonWriter(answer_stream()).write({"error": {"message": str(error)}})
+                    outlet.failure(error, source_of(prompt))
                     exit_code = error.exit_code
                     continue
-                outlet.renderer.show(progress.watch(generation))
-                outlet.finish(generation)
+                outlet.show(progress.watch(generation))
+                outlet.result(generation, source_of(prompt))
                 total.merge(generation.statistics)
                 if generation.finish_reason == "interrupted":
                     exit_code = INTERRUPTED_EXIT_CODE

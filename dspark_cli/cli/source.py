@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from dspark_cli.pair import Pair
 
 
+def source_of(prompt: Prompt | list[int]) -> str:
+    """Where a prompt stood, for messages."""
+    return prompt.source if isinstance(prompt, Prompt) else "--token-ids"
+
+
 @dataclass(frozen=True, slots=True)
 class PromptSource:
     """Where prompts come from: ``-p``, ``-f``, ``--prompts``, ``--token-ids`` or stdin."""

@@ -7,8 +7,9 @@ from typing import Protocol
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dspark_cli.errors import BUG_EXIT_CODE, DsparkError
+from dspark_cli.errors import BugError, DsparkError
 from dspark_cli.render.streams import writing_answer
+from dspark_cli.stats import JsonObject
 
 
 class Messages(Protocol):
@@ -57,7 +58,7 @@ class PlainMessages:
     def error(self, error: DsparkError) -> None:
         for message in error.messages:
             say("error", message, "bold red")
-        for line in getattr(error, "log", ()):
+        for line in error.log:
             say("llama.cpp", line, "dim")
         if error.hint:
             hint(error.hint)
@@ -71,31 +72,23 @@ class JsonMessages:
     """One JSON object on stdout, for programs that read it anyway."""
 
     def error(self, error: DsparkError) -> None:
-        self._print(
-            {
-                "message": str(error),
-                "messages": list(error.messages),
-                "hint": error.hint,
-                "exit_code": error.exit_code,
-                "log": list(getattr(error, "log", ())),
-            }
-        )
+        try:
+            print(json.dumps({"error": error_as_json(error)}), flush=True)
+        except OSError:  # nobody can read stdout, so the sentence goes where it may be seen
+            say("error", str(error), "bold red")
 
     def bug(self, traceback: str) -> None:
         last = traceback.strip().rsplit("\n", 1)[-1]
         sys.stderr.write(traceback)
-        self._print(
-            {
-                "message": f"this is a bug in dspark: {last}",
-                "messages": [f"this is a bug in dspark: {last}"],
-                "hint": None,
-                "exit_code": BUG_EXIT_CODE,
-                "log": [],
-            }
-        )
+        self.error(BugError(f"this is a bug in dspark: {last}"))
 
-    def _print(self, error: dict[str, object]) -> None:
-        try:
-            print(json.dumps({"error": error}), flush=True)
-        except OSError:  # nobody can read stdout, so the sentence goes where it may be seen
-            say("error", str(error["message"]), "bold red")
+
+def error_as_json(error: DsparkError) -> JsonObject:
+    """The error's keys as the README documents them."""
+    return {
+        "message": str(error),
+        "messages": list(error.messages),
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+        "log": list(error.log),
+    }
