@@ -163,6 +163,23 @@ def test_of_many_prompts_every_event_line_is_an_event(speaking, tmp_path):
     assert last["text"] == TEXT
 
 
+@pytest.mark.parametrize(
+    ("option", "table"), [(None, True), ("--json", False), ("--jsonl", False)]
+)
+def test_many_prompts_have_a_table_unless_stdout_is_for_programs(
+    speaking, tmp_path, option, table
+):
+    """As --help says of --stats, with one prompt or with many."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "\\n"}\n')
+
+    done = dspark(*speaking, "--prompts", str(file), *([option] if option else []))
+
+    assert done.returncode == 0
+    assert (b"n_accept" in done.stderr) is table
+    assert (done.stderr == b"") is not table
+
+
 def test_statistics_can_be_json_on_stderr(speaking):
     done = dspark(*speaking, "-p", "\n", "--stats", "json")
 

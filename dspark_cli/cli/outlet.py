@@ -36,7 +36,7 @@ def choose_outlet(*, json_document: bool, json_lines: bool, many: bool, color: b
     if json_lines:
         return Events(JsonWriter(out), many=many)
     if many:
-        return Lines(JsonWriter(out))
+        return Lines(JsonWriter(out), StatsFormat.none if json_document else StatsFormat.table)
     if json_document:
         return Document(JsonWriter(out))
     return Answer(PlainText(out, color=color and sys.stdout.isatty()))
@@ -88,7 +88,7 @@ class Lines:
     """``--prompts``: a line per prompt, its result or its error."""
 
     writer: JsonWriter
-    default_stats: StatsFormat = StatsFormat.table
+    default_stats: StatsFormat
 
     def show(self, reports: Iterable[Report]) -> None:
         exhaust(reports)
