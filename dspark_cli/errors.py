@@ -3,6 +3,7 @@
 ::
 
     DsparkError               1    explained: an unreadable GGUF, a prompt longer than the context
+    ├── StdoutError           1    the answer cannot be written: a full disk, a closed stdout
     ├── UsageError            2    the command line asks for the impossible, or a file is missing
     ├── ContractError         4    drafter and target do not belong together
     ├── LlamaError            5    llama.cpp refused, aborted, or computed nonsense
@@ -30,6 +31,10 @@ class DsparkError(Exception):
     def messages(self) -> tuple[str, ...]:
         """Every sentence to be shown, most errors have one."""
         return (str(self),)
+
+
+class StdoutError(DsparkError):
+    """The answer cannot be written, so no other answer can follow."""
 
 
 class UsageError(DsparkError):

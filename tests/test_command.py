@@ -146,6 +146,44 @@ def test_many_prompts_are_answered_with_one_load_and_one_line_each(speaking, tmp
     assert (second["source"], second["text"]) == (f"{file}, line 2", TEXT)
 
 
+@pytest.fixture(scope="module")
+def breaking(tmp_path_factory) -> list[str]:
+    """Options of a pair that goes through the alphabet and has no numbers behind f."""
+    folder = tmp_path_factory.mktemp("breaking")
+    target = write_rigged_target(folder / "t.gguf", next_token=endless, nan_token=ord("f"))
+    drafter = write_rigged_drafter(folder / "d.gguf", target, knows=endless, block_size=2)
+    return ["-m", str(target.path), "-md", str(drafter.path), "-t", "1", "-n", "8"]
+
+
+@pytest.mark.parametrize("option", ["--json", "--jsonl"])
+def test_a_prompt_that_fails_on_the_way_leaves_the_others_their_turn(breaking, tmp_path, option):
+    """Its line is the error, its rounds are counted, and the exit code is the failure's."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('"a"\n"g"\n')
+
+    done = dspark(*breaking, "--prompts", str(file), option, "--stats", "json")
+
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    first, second = [document for document in documents if "source" in document]
+    statistics = json.loads(done.stderr)
+    assert done.returncode == 5
+    assert "are not finite" in first["error"]["message"]
+    assert first["error"]["exit_code"] == 5
+    assert (second["text"], second["finish_reason"]) == ("hijklmno", "length")
+    assert statistics["n_prompt"] == 2
+    assert statistics["n_predict"] > second["n_predict"]
+
+
+def test_a_run_that_fails_on_the_way_shows_the_statistics_so_far(breaking):
+    """The text came, the numbers come, then the reason and its exit code."""
+    done = dspark(*breaking, "-p", "a")
+
+    assert done.returncode == 5
+    assert done.stdout.startswith(b"bcd")
+    assert b"tokens, end: failed" in done.stderr
+    assert done.stderr.index(b"n_accept") < done.stderr.index(b"error: the target's logits")
+
+
 def test_of_many_prompts_every_event_line_is_an_event(speaking, tmp_path):
     """Each prompt ends in a result or an error that names it."""
     file = tmp_path / "prompts.jsonl"

@@ -17,7 +17,7 @@ class JsonWriter:
         self._out = out
 
     def write(self, document: JsonObject, *, indent: int | None = None) -> None:
-        """Raises ReaderGoneError when nobody reads, DsparkError for any other failure."""
+        """Raises ReaderGoneError when nobody reads, StdoutError for any other failure."""
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
         # A lone surrogate in a file's name cannot be UTF-8; JSON's own escape can say it.
         with writing_answer():

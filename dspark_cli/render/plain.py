@@ -18,7 +18,7 @@ class PlainText:
         self.newline_needed = False
 
     def show(self, reports: Iterable[Report]) -> None:
-        """Raises ReaderGoneError when nobody reads, DsparkError for any other failure."""
+        """Raises ReaderGoneError when nobody reads, StdoutError for any other failure."""
         for report in reports:
             if isinstance(report, Text):
                 marked = self._color and report.drafted

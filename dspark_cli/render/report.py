@@ -49,7 +49,11 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
     table.add_column(style="dim")
     rows: list[tuple[str, str, str]] = [
         ("n_prompt", str(statistics.n_prompt), "tokens"),
-        ("n_predict", str(statistics.n_predict), f"tokens, end: {statistics.finish_reason}"),
+        (
+            "n_predict",
+            str(statistics.n_predict),
+            f"tokens, end: {statistics.finish_reason or 'failed'}",
+        ),
         ("rounds", str(statistics.rounds), f"{statistics.num_plain_steps} without a draft"),
     ]
     if drafting:

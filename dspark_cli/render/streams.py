@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from dspark_cli.errors import DsparkError, ReaderGoneError
+from dspark_cli.errors import ReaderGoneError, StdoutError
 
 
 def answer_stream() -> BinaryIO:
-    """The bytes of stdout; raises DsparkError where the shell has closed it."""
+    """The bytes of stdout; raises StdoutError where the shell has closed it."""
     if sys.stdout is None:
-        raise DsparkError("the answer cannot be written to stdout: it is closed")
+        raise StdoutError("the answer cannot be written to stdout: it is closed")
     return sys.stdout.buffer
 
 
@@ -24,7 +24,7 @@ def writing_answer() -> Iterator[None]:
     except BrokenPipeError:
         raise ReaderGoneError from None
     except OSError as error:
-        raise DsparkError(f"the answer cannot be written to stdout: {error.strerror}") from None
+        raise StdoutError(f"the answer cannot be written to stdout: {error.strerror}") from None
 
 
 def leave_stdout() -> None:
