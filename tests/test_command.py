@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,11 @@ from pairs import EOS, Vocabulary, write_rigged_drafter, write_rigged_target
 DSPARK = [sys.executable, "-m", "dspark_cli"]
 TEXT = "[b]\N{GRINNING FACE}é"
 ANSWER = TEXT.encode()
+
+
+def shadowing(folder: Path) -> str:
+    """A PYTHONPATH on which the modules in ``folder`` come before those that are installed."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def chain(token: int) -> int | None:
@@ -437,6 +443,56 @@ def test_closed_streams_are_explained(speaking, redirection, code, sentence):
     assert done.returncode == code
     assert sentence in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+STDERR = {"closed": "2>&-", "full": "2>/dev/full", "unread": "2>&{unread}"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("redirection", STDERR.values(), ids=STDERR)
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("-p a -n 2", 0),
+        ("-p a -n 2 --verbose --stats json", 0),
+        ("-p a -n 2 --context-shift --stats none", 0),
+        ("-p a -n -7", 2),
+        ("-p a -n 2 --no-such-option", 2),
+        ("-p a -n 2 --json --jsonl", 2),
+    ],
+)
+def test_what_cannot_be_heard_on_stderr_changes_no_exit_code(talking, options, code, redirection):
+    """The answer comes all the same, whole."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = shlex.join([*DSPARK, "run", *talking]) + f" {options} "
+    done = subprocess.run(
+        ["bash", "-c", command + redirection.format(unread=writer)],
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=60,
+        pass_fds=[writer],
+    )
+    os.close(writer)
+
+    assert done.returncode == code
+    if not code:
+        assert done.stdout == b"bc"
+
+
+def test_a_bug_is_exit_code_3_with_nobody_to_tell(speaking, tmp_path):
+    """Its traceback has no place to go, and its exit code does not need one."""
+    (tmp_path / "llama_cpp.py").write_text("1 / 0\n")
+    command = shlex.join([*DSPARK, "run", *speaking, "-p", "a"])
+    for streams in ("2>&-", "2>/dev/full", "--json 2>/dev/full", "--json >/dev/full 2>&-"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {streams}"],
+            stdout=subprocess.PIPE,
+            check=False,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": shadowing(tmp_path)},
+        )
+        assert done.returncode == 3
 
 
 def test_a_terminal_of_seven_bits_gets_its_table_too(speaking):

@@ -25,7 +25,7 @@ from dspark_cli.errors import (
     UsageError,
 )
 from dspark_cli.render.messages import JsonMessages, PlainMessages
-from dspark_cli.render.streams import leave_stdout
+from dspark_cli.render.streams import leave_streams
 
 app = typer.Typer(
     name="dspark",
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code; see ``dspark_cli.errors`` for the codes."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     code = _run(arguments)
-    leave_stdout()
+    leave_streams()
     raise SystemExit(code)
 
 

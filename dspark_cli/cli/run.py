@@ -1,7 +1,6 @@
 """``dspark run``: a prompt in, the target's answer out, and how the drafting went."""
 
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,13 +21,14 @@ from dspark_cli.errors import (
 from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, SamplingOptions
 from dspark_cli.prompts import Prompt
 from dspark_cli.render.live import LiveProgress, live_progress
-from dspark_cli.render.messages import hint, note, stderr_console, warn
+from dspark_cli.render.messages import hint, note, tell, warn
 from dspark_cli.render.report import (
     foreign_sentence,
     sentence,
     statistics_table,
     verdict_sentence,
 )
+from dspark_cli.render.streams import write_aside
 from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class Session:
         if self.stats is params.StatsFormat.json:
             ends = {"finish_reason": total.finish_reason, "seed": last.seed}
             document = {**ends, **total.as_json(), "timings": total.timings_as_json()}
-            print(json.dumps(document), file=sys.stderr)
+            write_aside(json.dumps(document) + "\n")
         if (foreign := foreign_sentence(total)) is not None:
             warn(foreign)
         if self.stats is params.StatsFormat.table:
@@ -249,9 +249,8 @@ class Session:
             hint("the first token ended the text; a model made for conversations wants --chat")
 
     def _print_table(self, total: Statistics, seed: int | None) -> None:
-        console = stderr_console()
-        console.print(statistics_table(total, drafting=self.pair_options.draft is not None))
+        tell(statistics_table(total, drafting=self.pair_options.draft is not None))
         if seed is not None:
             note(f"seed {seed}")
         if (verdict := verdict_sentence(total)) is not None:
-            console.print(sentence(verdict))
+            tell(sentence(verdict))

@@ -6,6 +6,7 @@ where llama.cpp names its reason.
 
 import sys
 from collections import deque
+from contextlib import suppress
 
 import llama_cpp.llama_cpp as bindings
 
@@ -29,9 +30,10 @@ class LogCapture:
         bindings.llama_log_set(self._callback, None)
 
     def _receive(self, level: int, text: bytes, _: object) -> None:
-        if self.echo:
-            sys.stderr.write(text.decode(errors="replace"))
-            sys.stderr.flush()
+        if self.echo and sys.stderr is not None:
+            with suppress(OSError):  # a lost echo loses nothing else
+                sys.stderr.write(text.decode(errors="replace"))
+                sys.stderr.flush()
         if level != CONTINUED:
             self._level = level
         self._partial += text.decode(errors="replace")

@@ -1,8 +1,10 @@
 """Progress on a terminal's stderr: loading and a long prompt; silent anywhere else."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -14,7 +16,6 @@ from rich.progress import (
 )
 
 from dspark_cli.events import Prefill, Report
-from dspark_cli.render.messages import stderr_console
 
 
 class LiveProgress:
@@ -72,16 +73,15 @@ class CheckProgress:
 @contextmanager
 def check_progress(prompts: int) -> Iterator[CheckProgress]:
     """A bar on stderr for the length of the block; nothing where stderr is no terminal."""
-    console = stderr_console()
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("tau {task.fields[tau]}"),
         TimeRemainingColumn(),
-        console=console,
+        console=Console(stderr=True, highlight=False),
         transient=True,
-        disable=not console.is_terminal,
+        disable=sys.stderr is None or not sys.stderr.isatty(),
     )
     with bar:
         yield CheckProgress(bar, prompts)
@@ -90,14 +90,13 @@ def check_progress(prompts: int) -> Iterator[CheckProgress]:
 @contextmanager
 def live_progress() -> Iterator[LiveProgress]:
     """Bars on stderr for the length of the block; nothing at all where stderr is no terminal."""
-    console = stderr_console()
     bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        console=console,
+        console=Console(stderr=True, highlight=False),
         transient=True,
-        disable=not console.is_terminal,
+        disable=sys.stderr is None or not sys.stderr.isatty(),
     )
     with bars:
         yield LiveProgress(bars)

@@ -1,14 +1,15 @@
 """Errors, warnings and hints, in words or as JSON."""
 
-import json
+import io
 import sys
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dspark_cli.errors import BugError, DsparkError
-from dspark_cli.render.streams import writing_answer
+from dspark_cli.errors import BugError, DsparkError, ReaderGoneError, StdoutError
+from dspark_cli.render.jsonl import JsonWriter
+from dspark_cli.render.streams import answer_stream, write_aside, writing_answer
 from dspark_cli.stats import JsonObject
 
 
@@ -19,25 +20,43 @@ class Messages(Protocol):
     def bug(self, traceback: str) -> None: ...
 
 
-def stderr_console() -> Console:
-    """Made anew for each use, so that it follows whatever stderr is at that moment.
-
-    A terminal's lines break between words; a file's lines are sentences, whole for grep.
-    """
-    return Console(
-        stderr=True, highlight=False, soft_wrap=sys.stderr is None or not sys.stderr.isatty()
-    )
-
-
 def show_answer(table: RenderableType) -> None:
     """Print the answer of a command whose answer is a table."""
     with writing_answer():
         Console(highlight=False).print(table)
 
 
+class Page(io.StringIO):
+    """Takes what Rich writes and looks like the stream that will get it.
+
+    Where nobody reads a stream, Rich itself would end the process, with exit code 1.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+
+def tell(what: RenderableType) -> None:
+    """Print on stderr.
+
+    A terminal's lines break between words; a file's lines are sentences, whole for grep.
+    """
+    page = Page(sys.stderr)
+    Console(file=page, highlight=False, soft_wrap=not page.isatty()).print(what)
+    write_aside(page.getvalue())
+
+
 def say(kind: str, message: str, style: str) -> None:
     """One line on stderr: a coloured word and a sentence that is never markup."""
-    stderr_console().print(Text.assemble((f"{kind}: ", style), message))
+    tell(Text.assemble((f"{kind}: ", style), message))
 
 
 def warn(message: str) -> None:
@@ -64,7 +83,7 @@ class PlainMessages:
             hint(error.hint)
 
     def bug(self, traceback: str) -> None:
-        sys.stderr.write(traceback)
+        write_aside(traceback)
         say("error", "this is a bug in dspark; the lines above say where", "bold red")
 
 
@@ -73,13 +92,13 @@ class JsonMessages:
 
     def error(self, error: DsparkError) -> None:
         try:
-            print(json.dumps({"error": error_as_json(error)}), flush=True)
-        except OSError:  # nobody can read stdout, so the sentence goes where it may be seen
+            JsonWriter(answer_stream()).write({"error": error_as_json(error)})
+        except (StdoutError, ReaderGoneError):  # the sentence goes where it may be seen
             say("error", str(error), "bold red")
 
     def bug(self, traceback: str) -> None:
         last = traceback.strip().rsplit("\n", 1)[-1]
-        sys.stderr.write(traceback)
+        write_aside(traceback)
         self.error(BugError(f"this is a bug in dspark: {last}"))
 
 

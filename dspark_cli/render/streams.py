@@ -1,9 +1,9 @@
-"""stdout as the place of the answer: its failures in words, its end in peace."""
+"""stdout as the place of the answer, stderr as a courtesy: failures in words, an end in peace."""
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from dspark_cli.errors import ReaderGoneError, StdoutError
@@ -27,14 +27,24 @@ def writing_answer() -> Iterator[None]:
         raise StdoutError(f"the answer cannot be written to stdout: {error.strerror}") from None
 
 
-def leave_stdout() -> None:
+def write_aside(text: str) -> None:
+    """Say something on stderr if it can be heard; no run fails because it cannot."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def leave_streams() -> None:
     """Write what is left, or let it go: the exit code is decided, nothing may change it now.
 
     Without this the interpreter's own last flush would fail, print a complaint and exit with 120.
     """
-    if sys.stdout is None:
-        return
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
