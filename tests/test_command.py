@@ -445,6 +445,57 @@ def test_closed_streams_are_explained(speaking, redirection, code, sentence):
     assert "Traceback" not in done.stderr
 
 
+def without_a_run(speaking: list[str]) -> list[list[str]]:
+    return [
+        [],
+        ["--help"],
+        ["run", "--help"],
+        ["--version"],
+        ["doctor"],
+        ["inspect", *speaking[:4]],
+    ]
+
+
+def test_help_and_tables_may_be_read_in_part(speaking):
+    """``dspark run --help | head -1`` is no error either."""
+    for arguments in without_a_run(speaking):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [*DSPARK, *arguments], stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+        os.close(writer)
+
+        assert (done.returncode, done.stderr) == (0, b""), arguments
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize(
+    ("redirection", "reason"),
+    [(">/dev/full", "No space left on device"), (">&-", "it is closed")],
+)
+def test_help_and_tables_that_cannot_be_written_say_so(speaking, redirection, reason):
+    for arguments in without_a_run(speaking):
+        done = subprocess.run(
+            ["bash", "-c", f"{shlex.join([*DSPARK, *arguments])} {redirection}"],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+        sentence = f"error: the answer cannot be written to stdout: {reason}\n"
+        assert (done.returncode, done.stderr) == (1, sentence), arguments
+
+
+def test_dspark_alone_shows_what_there_is():
+    """No command is a question, not a mistake."""
+    alone = subprocess.run(DSPARK, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert all(command in alone.stdout for command in ("run", "check", "inspect", "doctor"))
+
+
 STDERR = {"closed": "2>&-", "full": "2>/dev/full", "unread": "2>&{unread}"}
 
 

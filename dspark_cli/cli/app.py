@@ -7,9 +7,11 @@ A command returns its exit code; failures are exceptions that carry theirs. Unde
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from contextlib import redirect_stdout
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from dspark_cli import __version__
 from dspark_cli.cli.check import check
@@ -24,11 +26,34 @@ from dspark_cli.errors import (
     ReaderGoneError,
     UsageError,
 )
-from dspark_cli.render.messages import JsonMessages, PlainMessages
-from dspark_cli.render.streams import leave_streams
+from dspark_cli.render.jsonl import JsonWriter
+from dspark_cli.render.messages import JsonMessages, Page, PlainMessages
+from dspark_cli.render.streams import answer_stream, leave_streams
+
+
+class Helpful:
+    """A command whose help goes to stdout with the care that an answer gets."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        page = Page(sys.stdout)
+        with redirect_stdout(page):
+            super().format_help(ctx, formatter)  # type: ignore[misc]
+        page.write("\n")
+        page.show()
+        raise typer.Exit  # before Typer writes a last empty line by itself
+
+
+class HelpfulCommand(Helpful, TyperCommand):
+    """One command."""
+
+
+class HelpfulGroup(Helpful, TyperGroup):
+    """All of them."""
+
 
 app = typer.Typer(
     name="dspark",
+    cls=HelpfulGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -37,15 +62,13 @@ app = typer.Typer(
     help="Run DSpark drafters: a small model proposes, the target decides, "
     "the answer stays the same.",
 )
-app.command()(run)
-app.command()(check)
-app.command()(inspect)
-app.command()(doctor)
+for command in (run, check, inspect, doctor):
+    app.command(cls=HelpfulCommand)(command)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dspark {__version__}")
+        JsonWriter(answer_stream()).write_line(f"dspark {__version__}")
         raise typer.Exit
 
 

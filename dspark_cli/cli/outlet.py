@@ -61,9 +61,8 @@ class Answer:
 
     def _end_line(self) -> None:
         # Scripts get the bytes of the answer alone; a person gets what follows on its own line.
-        if self.text.newline_needed and sys.stdout.isatty():
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+        if sys.stdout.isatty():
+            self.text.end_line()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dspark_cli.errors import BugError, DsparkError, ReaderGoneError, StdoutError
 from dspark_cli.render.jsonl import JsonWriter
-from dspark_cli.render.streams import answer_stream, write_aside, writing_answer
+from dspark_cli.render.streams import answer_stream, write_answer, write_aside
 from dspark_cli.stats import JsonObject
 
 
@@ -22,8 +22,9 @@ class Messages(Protocol):
 
 def show_answer(table: RenderableType) -> None:
     """Print the answer of a command whose answer is a table."""
-    with writing_answer():
-        Console(highlight=False).print(table)
+    page = Page(sys.stdout)
+    Console(file=page, highlight=False).print(table)
+    page.show()
 
 
 class Page(io.StringIO):
@@ -42,6 +43,11 @@ class Page(io.StringIO):
 
     def isatty(self) -> bool:
         return self._stream is not None and self._stream.isatty()
+
+    def show(self) -> None:
+        """Put it on stdout, which it was made for."""
+        data = self.getvalue().encode(self.encoding, errors="backslashreplace")
+        write_answer(answer_stream(), data)
 
 
 def tell(what: RenderableType) -> None:

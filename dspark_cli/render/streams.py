@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import BinaryIO
 
 from dspark_cli.errors import ReaderGoneError, StdoutError
@@ -16,11 +15,14 @@ def answer_stream() -> BinaryIO:
     return sys.stdout.buffer
 
 
-@contextmanager
-def writing_answer() -> Iterator[None]:
-    """Turn a full disk or a lost permission into a sentence, a closed pipe into an early end."""
+def write_answer(out: BinaryIO, data: bytes) -> None:
+    """Write to stdout at once.
+
+    Raises ReaderGoneError where nobody reads, StdoutError for a full disk or a lost permission.
+    """
     try:
-        yield
+        out.write(data)
+        out.flush()
     except BrokenPipeError:
         raise ReaderGoneError from None
     except OSError as error:
