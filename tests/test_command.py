@@ -311,6 +311,22 @@ def test_ctrl_c_under_json_gives_a_document_that_says_so(talking):
     assert result["finish_reason"] == "interrupted"
 
 
+def test_ctrl_c_before_anything_has_begun_is_no_traceback(tmp_path):
+    """The first third of a second belongs to imports, and to the user as well."""
+    (tmp_path / "typer.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [*DSPARK, "--help"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": shadowing(tmp_path)},
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def in_a_terminal(arguments: list[str], columns: int = 80) -> tuple[int, str]:
     """Run with a terminal for stdin, stdout and stderr; returns the exit code and the screen."""
     pid, terminal = pty.fork()
