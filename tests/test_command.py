@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,43 @@ def test_ctrl_c_under_json_gives_a_document_that_says_so(talking):
     assert process.returncode == 130
     assert result["event"] == "result"
     assert result["finish_reason"] == "interrupted"
+
+
+# Each range is as long as the sandbox allows; together they take days.
+ENDLESS_TEMPLATE = (
+    "{{ messages[-1]['content'] }}"
+    "{% if messages[-1]['content'] == 'slow' %}"
+    "{% for _ in range(99999) %}{% for _ in range(99999) %}{% endfor %}{% endfor %}{% endif %}"
+)
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_ctrl_c_ends_a_chat_template_that_does_not(talking, tmp_path, command):
+    """A template is a foreign program, and no decode; prompts before it keep their answers."""
+    template, prompts = tmp_path / "template", tmp_path / "prompts"
+    template.write_text(ENDLESS_TEMPLATE)
+    prompts.write_text("a\nslow\nb\n")
+    with subprocess.Popen(
+        [*DSPARK, command, *talking, "--chat", "--chat-template-file", template,
+         "--prompts", prompts, "-n", "3", *(["--verbose"] if command == "check" else [])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        if command == "run":
+            assert json.loads(process.stdout.readline())["text"] == "bcd"
+        else:
+            assert any(b"DFlash extract_layers" in line for line in process.stderr)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+    if command == "run":
+        assert b"n_accept" in err
 
 
 def test_ctrl_c_before_anything_has_begun_is_no_traceback(tmp_path):

@@ -63,14 +63,19 @@ class PromptSource:
         return [from_file(sys.stdin.buffer.read(), "stdin")]
 
     def tokens(self, pair: "Pair", prompt: Prompt | list[int]) -> list[int]:
-        """One prompt as the target's tokens, in its chat template where that is wanted."""
+        """One prompt as the target's tokens, in its chat template where that is wanted.
+
+        Raises InterruptedRunError on Ctrl-C: a template may take any time.
+        """
         from dspark_cli.generate import chat_prompt, raw_prompt
+        from dspark_cli.native.interrupt import ctrl_c_raises
 
         if isinstance(prompt, list):
             return prompt
-        if self.chat is None:
-            return raw_prompt(pair, prompt.text)
-        return chat_prompt(pair, prompt.text, self.chat)
+        with ctrl_c_raises():
+            if self.chat is None:
+                return raw_prompt(pair, prompt.text)
+            return chat_prompt(pair, prompt.text, self.chat)
 
 
 def chat_options(
