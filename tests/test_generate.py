@@ -430,7 +430,7 @@ def test_every_cache_type_serves_both_models(tmp_path, target, kind):
 @pytest.mark.parametrize(("gpu", "gpu_layers"), [(False, None), (True, 0), (True, None)])
 def test_memory_is_checked_where_it_is_this_machine_s(target, monkeypatch, gpu, gpu_layers):
     """What lies on a GPU is not held against the memory of the host."""
-    monkeypatch.setattr("dspark_cli.pair.available_memory", lambda: 1000)
+    monkeypatch.setattr("dspark_cli.plan.available_memory", lambda: 1000)
     monkeypatch.setattr("dspark_cli.pair.gpu_offload_supported", lambda: gpu)
     if gpu and gpu_layers is None:
         with opened(target, gpu_layers=gpu_layers) as pair:

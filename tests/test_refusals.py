@@ -524,7 +524,7 @@ def broken(monkeypatch):
     def read_metadata(_: Path):
         raise RuntimeError("the sky fell")
 
-    monkeypatch.setattr("dspark_cli.pair.read_metadata", read_metadata)
+    monkeypatch.setattr("dspark_cli.plan.read_metadata", read_metadata)
 
 
 @pytest.mark.usefixtures("broken")

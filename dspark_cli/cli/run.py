@@ -33,7 +33,8 @@ from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
     from dspark_cli.generate import Generation
-    from dspark_cli.pair import Pair, Plan
+    from dspark_cli.pair import Pair
+    from dspark_cli.plan import Plan
 
 CONTEXT_SHIFT_REFUSED = "ctx_shift is not supported with draft-dspark capture, it will be disabled"
 
