@@ -113,7 +113,7 @@ class Statistics:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """Tau: tokens per step that scored a draft, the bonus included."""
+        """Tau: 1 + accepted per step that scored a draft; a step cut by the end had no bonus."""
         accepted = ratio(self.num_accepted_draft_tokens, self.num_spec_steps)
         return None if accepted is None else 1 + accepted
 

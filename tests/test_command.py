@@ -232,6 +232,14 @@ def test_statistics_can_be_json_on_stderr(speaking):
     assert json.loads(done.stderr)["num_accepted_draft_tokens"] == 8
 
 
+def test_tau_is_named_for_what_it_is(speaking):
+    """The last of these three rounds was cut by the end and has no bonus: 10 tokens, not 11."""
+    done = dspark(*speaking, "-p", "\n")
+
+    assert re.search(rb"tau +3\.67 +1 \+ accepted per drafted round *\n", done.stderr)
+    assert re.search(rb"n_predict +10 ", done.stderr)
+
+
 def test_a_stop_text_is_not_shown(speaking):
     done = dspark(*speaking, "-p", "\n", "--stop", "b]", "--stats", "none")
 

@@ -66,7 +66,7 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
             ),
             ("n_accept", str(statistics.num_accepted_draft_tokens), "kept"),
             ("accept", percent(statistics.draft_acceptance_rate), "n_accept / n_drafted"),
-            ("tau", number(statistics.mean_acceptance_length), "tokens per drafted round"),
+            ("tau", number(statistics.mean_acceptance_length), "1 + accepted per drafted round"),
         ]
         if statistics.mean_confidence is not None:
             rows.append(("confidence", number(statistics.mean_confidence), "mean"))
