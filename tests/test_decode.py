@@ -501,12 +501,35 @@ def test_a_run_counts_what_it_produced_while_it_goes_on():
     assert seen == [(7, 5, 8), (12, 10, 13), (14, 12, 15)]
 
 
-def test_logits_that_are_no_numbers_name_their_position():
-    """The token at position 5 broke the row that predicts position 6."""
+class Broken(CountingTarget):
+    """Its logits after the token 6 are no numbers."""
 
-    class Broken(CountingTarget):
-        def row(self, token: int) -> np.ndarray:
-            return super().row(token) * (np.nan if token == 6 else 1)
+    def row(self, token: int) -> np.ndarray:
+        return super().row(token) * (np.nan if token == 6 else 1)
 
-    with pytest.raises(LlamaError, match="logits for position 6 are not finite"):
-        list(decoding(perfect(), target=Broken()))
+
+@pytest.mark.parametrize(
+    ("drafter", "counts"),
+    [(perfect(), [(4, 3, 0, 1)]), (half_knowing(), [(4, 1, 3, 0), (4, 1, 0, 3)]), (None, [])],
+    ids=["perfect", "half knowing", "none"],
+)
+def test_what_was_chosen_before_logits_that_are_no_numbers_stands(drafter, counts):
+    """Its round is reported, then the sentence names the position they were for."""
+    run = decoding(drafter, target=Broken())
+    events = []
+
+    with pytest.raises(LlamaError, match="logits for position 6 are not finite") as refused:
+        events.extend(run)  # a list keeps what came before
+    assert refused.value.hint
+    assert text_of(events) == [4, 5, 6]
+    drafted = [round_ for round_ in rounds_of(events) if round_.scored]
+    assert [(r.scored, r.accepted, r.rejected, r.ignored) for r in drafted] == counts
+    assert run.produced == 3
+
+
+def test_an_end_before_logits_that_are_no_numbers_is_an_end():
+    """Nobody needs what stands behind it."""
+    events = list(decoding(perfect(), target=Broken(), ends=end_at(6)))
+
+    assert text_of(events) == [4, 5, 6]
+    assert events[-1].reason == "eog"

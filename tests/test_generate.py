@@ -371,6 +371,11 @@ def test_logits_that_are_no_numbers_end_the_run_with_their_position(tmp_path, sa
         # a stands at position 0, f at 5: the logits that predict position 6 are broken.
         with pytest.raises(LlamaError, match="logits for position 6 are not finite"):
             list(run)
+        # The first round takes b, c, d and e, the second one f as the first of its draft.
+        assert run.tokens == spell("a", 5)
+        assert run.text == "bcdef"
+        assert run.statistics.n_predict == 5
+        assert run.finish_reason is None
 
 
 def test_a_pair_serves_one_run_after_another(tmp_path, target):
