@@ -448,6 +448,17 @@ def test_errors_are_json_under_jsonl_too(dspark, files):
     check_json(outcome, USAGE, "gone.gguf|no such file")
 
 
+@pytest.mark.parametrize("option", ["--stop", "-p", "--system"])
+def test_a_value_that_looks_like_json_is_a_value(dspark, files, option):
+    """What decides the language of errors is the option --json, not the word."""
+    prompt = () if option == "-p" else PROMPT
+    gone = ("run", "-m", files.path("gone.gguf"), "--no-draft", "--chat", *prompt)
+
+    check_words(dspark(*gone, option, "--json"), USAGE, "gone.gguf|no such file")
+    check_words(dspark(*gone, option, "--json", "--no-such"), USAGE, "--no-such")
+    check_json(dspark(*gone, option, "--json", "--json"), USAGE, "gone.gguf|no such file")
+
+
 @pytest.mark.usefixtures("no_weights")
 def test_two_languages_at_once_are_refused(dspark, files):
     """--json and --jsonl cannot both have stdout; the refusal is JSON either way."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from dspark_cli import __version__
 from dspark_cli.cli.check import check
@@ -91,10 +92,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    json_wanted = "--json" in arguments or "--jsonl" in arguments
-    messages = JsonMessages() if json_wanted else PlainMessages()
+    group = get_command(app)
+    messages = JsonMessages() if _wants_json(arguments, group) else PlainMessages()
     try:
-        code = app(args=arguments, prog_name="dspark", standalone_mode=False)
+        code = group(args=arguments, prog_name="dspark", standalone_mode=False)
     except DsparkError as error:
         messages.error(error)
         return error.exit_code
@@ -109,6 +110,19 @@ def _run(arguments: list[str]) -> int:
         messages.bug(traceback.format_exc())
         return BugError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _wants_json(arguments: Sequence[str], group: Any) -> bool:
+    """Whether --json or --jsonl stands there as an option, not as another option's value."""
+    command = next((group.commands[word] for word in arguments if word in group.commands), group)
+    valued = {name for option in command.params if not option.is_flag for name in option.opts}
+    words = iter(arguments)
+    for word in words:
+        if word in {"--json", "--jsonl"}:
+            return True
+        if word in valued:
+            next(words, None)
+    return False
 
 
 def _usage_error(error: Exception) -> UsageError | None:
