@@ -141,6 +141,16 @@ DECIDED_EARLY = {
         "split 2 of 2|big-00001-of-00002.gguf",
     ),
     "an empty name": ("run --model= -md drafter.gguf", USAGE, "wanted a GGUF file"),
+    "an empty name of a drafter": (
+        "run -m smollm2 --model-draft=",
+        USAGE,
+        "-md: an empty name|wanted a GGUF file",
+    ),
+    "a draft length without a drafter": (
+        "run -m target.gguf --no-draft --spec-draft-n-max 3",
+        USAGE,
+        "--spec-draft-n-max 3|drafter",
+    ),
     "an endless name": (f"run -m {'a' * 5000} -md drafter.gguf", USAGE, "aaa"),
     # which file is which
     "a drafter as target": (
@@ -258,6 +268,16 @@ DECIDED_EARLY = {
         PAIR + "--chat --chat-template-file gone.txt",
         USAGE,
         "gone.txt|no such file",
+    ),
+    "an empty template": (
+        PAIR + "--chat --chat-template-file newline.txt",
+        USAGE,
+        "newline.txt|no template|--chat-template-file",
+    ),
+    "a variable of the formatter's": (
+        PAIR + '--chat --chat-template-kwargs {"self":1}',
+        USAGE,
+        "--chat-template-kwargs|self",
     ),
     "missing prompts": (PAIR + "--prompts gone.jsonl", USAGE, "gone.jsonl|no such file"),
     "no prompts": (PAIR + "--prompts blank.jsonl", USAGE, "blank.jsonl|no prompt"),

@@ -87,9 +87,12 @@ def chat_options(
     no_thinking: bool,
 ) -> ChatOptions | None:
     """What ``--chat`` and its companions say; None where the text is to stay as it is."""
+    template = None if template_file is None else read_text(template_file)
+    if template is not None and not template.strip():
+        raise UsageError(f"{template_file}: holds no template, --chat-template-file wants one")
     options = ChatOptions(
         system=system,
-        template=read_text(template_file) if template_file else None,
+        template=template,
         variables=parse_variables(variables, no_thinking=no_thinking),
     )
     if wanted:
