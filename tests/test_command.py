@@ -81,7 +81,7 @@ def test_a_successful_run_says_nothing_of_errors(speaking):
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("source", ["-p", "-f", "stdin", "-f -", "--token-ids"])
+@pytest.mark.parametrize("source", ["-p", "-f", "stdin", "-f -", "--token-ids", "--token-ids -"])
 def test_a_prompt_comes_from_wherever_it_is(speaking, tmp_path, source):
     """A file's last newline belongs to the editor, so two make a prompt of one."""
     file = tmp_path / "prompt"
@@ -94,6 +94,7 @@ def test_a_prompt_comes_from_wherever_it_is(speaking, tmp_path, source):
         "stdin": ([], b"\n\n"),
         "-f -": (["-f", "-"], b"\n\n"),
         "--token-ids": (["--token-ids", str(ids)], b""),
+        "--token-ids -": (["--token-ids", "-"], b"[10]"),
     }[source]
 
     done = dspark(*speaking, *arguments, "--stats", "none", stdin=stdin)
@@ -487,6 +488,7 @@ def test_the_last_line_says_whether_drafting_paid(talking):
         (">&-", 1, "the answer cannot be written to stdout: it is closed"),
         ("<&-", 2, "no prompt"),
         ("-f - <&-", 2, "no prompt"),
+        ("--token-ids - <&-", 2, "no prompt"),
         ("--json <&-", 2, '"exit_code": 2'),
     ],
 )

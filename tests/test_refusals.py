@@ -502,6 +502,29 @@ def test_bytes_on_standard_input_must_be_text(dspark, files, monkeypatch):
     check_words(dspark(*files.arguments(PAIR)), UNREADABLE, "stdin|UTF-8|0xff|2")
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device that never ends")
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize("option", ["-f", "--prompts", "--token-ids", "--chat --system x -f"])
+def test_what_never_ends_is_no_prompt(dspark, files, monkeypatch, option):
+    """It is given up at a size that no text has, instead of filling the memory."""
+    monkeypatch.setattr("dspark_cli.prompts.LARGEST", 2**20)
+
+    outcome = dspark(*files.arguments(PAIR), *option.split(), "/dev/zero")
+
+    check_words(outcome, USAGE, "/dev/zero: holds more than 1048576 bytes")
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_a_pipe_that_never_ends_is_no_prompt(dspark, files, monkeypatch):
+    monkeypatch.setattr("dspark_cli.prompts.LARGEST", 2**20)
+    with Path("/dev/zero").open("rb") as zeros:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(zeros))
+
+        outcome = dspark(*files.arguments(PAIR))
+
+    check_words(outcome, USAGE, "stdin: holds more than 1048576 bytes")
+
+
 @pytest.mark.parametrize("command", ["run", "inspect"])
 def test_a_named_model_that_is_not_installed_says_which_extra(dspark, monkeypatch, command):
     """The hint is the command that installs it, brackets and all."""
