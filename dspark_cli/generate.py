@@ -81,15 +81,16 @@ class Generation:
         return self.data.decode(errors="replace")
 
     def __iter__(self) -> Iterator[Report]:
-        """Run from the prompt to the end; raises RuntimeError the second time.
+        """Run from the prompt to the end.
 
+        Raises RuntimeError the second time, and once another run has begun on the same pair.
         What was committed before a LlamaError has been reported when it is raised.
         """
         if self._begun:
             raise RuntimeError("this run is over or under way: make a new Generation to go again")
         self._begun = True
         pair, options = self._pair, self.options
-        pair.clear()
+        number = pair.clear()
         choose = chooser_for(options.sampling, pair.vocabulary, self._prompt)
         decoding = Decoding(
             pair.target,
@@ -108,6 +109,7 @@ class Generation:
                     self._drafted += drafted
                 if isinstance(event, Finish):
                     yield from self._texts(self._stream.flush())
+                    pair.check_newest(number)
                     if event.reason != "interrupted":
                         self._measure_single_passes(decoding)
                 self.statistics.add(event)
@@ -115,6 +117,8 @@ class Generation:
                 if isinstance(event, Round):
                     released, self._released = self._released, []
                     yield from self._texts(released)
+                if not isinstance(event, Finish):
+                    pair.check_newest(number)
         except LlamaError:
             yield from self._texts(self._stream.flush())
             raise

@@ -7,7 +7,7 @@ metadata can decide is decided before any weights are loaded (``plan``).
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from dspark_cli.engine.context import Context, ContextSettings, open_context
@@ -24,26 +24,37 @@ LoadProgress: TypeAlias = Callable[[str, float], None]
 """Called with "target" or "drafter" and the loaded share, 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Pair:
-    """A loaded target, its drafter (None for plain decoding), and the plan they follow."""
+    """A loaded target, its drafter (None for plain decoding), and the plan they follow.
+
+    Its memory serves one run at a time: the newest.
+    """
 
     plan: Plan
     target: Target
     drafter: Drafter | None
     vocabulary: Vocabulary
     load_seconds: float
+    _runs: int = field(init=False, default=0)
 
     @property
     def room(self) -> int:
         """Positions that a run may fill: the requested ``-c``."""
         return self.plan.sizes.limit
 
-    def clear(self) -> None:
-        """Forget the last run, to begin another."""
+    def clear(self) -> int:
+        """Forget the last run, to begin another; returns the new one's number."""
         self.target.clear()
         if self.drafter is not None:
             self.drafter.clear()
+        self._runs += 1
+        return self._runs
+
+    def check_newest(self, run: int) -> None:
+        """Raise RuntimeError where another run has taken the memory since."""
+        if run != self._runs:
+            raise RuntimeError("another run has begun on this pair: this one cannot go on")
 
 
 def plan_pair(options: PairOptions) -> Plan:

@@ -24,6 +24,7 @@ from dspark_cli import (
     raw_prompt,
 )
 from dspark_cli.errors import DsparkError, LlamaError
+from dspark_cli.events import Finish
 from dspark_cli.options import KV_TYPES, SamplingOptions
 
 BLOCKS = [1, 4, 7, 16]
@@ -391,6 +392,38 @@ def test_a_pair_serves_one_run_after_another(tmp_path, target):
 
         assert first.tokens == second.tokens
         assert first.statistics.as_json() == second.statistics.as_json()
+
+
+@pytest.mark.parametrize("reports", [1, 3, 5])
+def test_an_older_run_cannot_go_on_with_a_newer_one_s_memory(tmp_path, target, reports):
+    """It says so instead of mixing two texts; the newer one is not disturbed."""
+    drafter = write_rigged_drafter(tmp_path / "d.gguf", target, knows=every_second)
+    options = GenerationOptions(n_predict=20)
+    with opened(target, drafter) as pair:
+        older, newer = Generation(pair, [ord("a")], options), Generation(pair, [ord("b")], options)
+        steps = iter(older)
+        for _ in range(reports):
+            next(steps)
+        others = iter(newer)
+        next(others)
+
+        with pytest.raises(RuntimeError, match="another run has begun on this pair"):
+            list(steps)
+        assert len(older.tokens) < 20
+        assert len(list(others)) > 1
+        assert newer.tokens == spell("b", 20)
+
+
+def test_a_finished_run_is_not_in_the_way_of_the_next(target):
+    """Whoever has seen the end may ask once more, and finds nothing."""
+    with opened(target) as pair:
+        steps = iter(Generation(pair, [ord("a")], GenerationOptions(n_predict=2)))
+        while not isinstance(next(steps), Finish):
+            pass
+        run = finish(pair, [ord("b")], 3)
+
+        assert list(steps) == []
+        assert run.tokens == spell("b", 3)
 
 
 def test_a_result_outlives_its_pair_and_a_run_does_not(target):
