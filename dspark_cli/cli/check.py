@@ -169,9 +169,9 @@ class Examination:
         prompts = selection.of(source.read(plan.target.vocabulary))
         for warning in plan.warnings:
             warn(warning)
-        log.echo = self.verbose
         summary, interrupted = Summary(), False
         with ExitStack() as owned:
+            owned.enter_context(log.echoing(self.verbose))
             owned.enter_context(ctrl_c_sets_flag())
             with live_progress() as loading:
                 pair = owned.enter_context(open_planned(plan, progress=loading.loading))

@@ -197,8 +197,8 @@ class Session:
         from dspark_cli.native.log import log
         from dspark_cli.pair import open_planned
 
-        log.echo = self.verbose
         with ExitStack() as owned:
+            owned.enter_context(log.echoing(self.verbose))
             owned.enter_context(ctrl_c_sets_flag())
             progress = owned.enter_context(live_progress())
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
