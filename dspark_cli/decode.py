@@ -99,7 +99,6 @@ class Decoding:
     position: int = field(init=False, default=0)  # tokens in the target's memory
     produced: int = field(init=False, default=0)
     last: int = field(init=False)  # the newest token, not in memory yet
-    _mark: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self.last = self.prompt[-1]
@@ -108,7 +107,6 @@ class Decoding:
         try:
             yield from self._prefill()
             reason: FinishReason | None = None
-            self._mark = self.clock()
             while (reason := reason or self._exhausted()) is None:
                 reason = yield from self._round()
         except InterruptedRunError:
@@ -135,7 +133,7 @@ class Decoding:
 
         Raises LlamaError where the target's logits are no numbers, behind what it chose before.
         """
-        began = self.position
+        started, began = self.clock(), self.position
         draft = self._propose()
         scored = self.target.score([self.last, *draft.tokens], began)
         verdict = verify(draft.tokens, scored.logits, self.choose)
@@ -166,7 +164,7 @@ class Decoding:
             draft_seconds=draft.seconds,
             score_seconds=scored.seconds,
             inject_seconds=inject_seconds,
-            seconds=self._lap(),
+            seconds=self.clock() - started,
         )
         if broken:
             raise broken_logits(self.position + 1)
@@ -185,12 +183,6 @@ class Decoding:
             if (reason := self.ends(token)) is not None:
                 return chosen[: index + 1], reason
         return chosen, None
-
-    def _lap(self) -> float:
-        """Seconds since the last round ended, whatever the reader of the events did meanwhile."""
-        now = self.clock()
-        seconds, self._mark = now - self._mark, now
-        return seconds
 
 
 def broken_logits(position: int) -> LlamaError:

@@ -38,7 +38,7 @@ class Round:
     draft_seconds: float = 0.0
     score_seconds: float = 0.0
     inject_seconds: float = 0.0
-    seconds: float = 0.0  # the whole round, Python included
+    seconds: float = 0.0  # the whole round, Python included, its reader not
 
     @property
     def rejected(self) -> int:

@@ -1,6 +1,7 @@
 """Rigged pairs through the whole library: what is counted is known before it happens."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -130,6 +131,20 @@ def test_a_wrong_drafter_costs_time_and_nothing_else(tmp_path, target, block_siz
             scored = sum(min(block_size, left - 1) for left in range(limit, 1, -1))
             assert run.statistics.num_draft_tokens == scored
             assert run.statistics.num_rejected_draft_tokens == scored
+
+
+def test_a_slow_reader_is_not_held_against_the_drafter(tmp_path, target):
+    """Whether drafting paid is a matter of its own passes, not of who reads the text."""
+    drafter = write_rigged_drafter(tmp_path / "d.gguf", target, knows=alphabet, block_size=4)
+    with opened(target, drafter) as pair:
+        run = Generation(pair, [ord("a")], GenerationOptions(n_predict=50))
+        slept = 0.0
+        for _ in run:
+            time.sleep(0.02)
+            slept += 0.02
+
+        assert run.statistics.decode_seconds < slept / 2
+        assert run.statistics.saved_seconds > -slept / 2
 
 
 def test_a_wrong_drafter_is_called_a_stranger_after_32_rounds(tmp_path, target):
