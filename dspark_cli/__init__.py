@@ -1,9 +1,9 @@
 """Run DSpark drafters: a small model proposes, the target decides, the answer stays the same.
 
 How a token gets to your terminal: ``cli.run`` turns the command line into frozen options;
-``pair`` reads both files' metadata, holds the drafter against the target (``contract``), plans
-every size (``sizes``) and only then loads weights; ``generate`` turns the prompt into tokens and
-drives ``decode``, whose loop lets the drafter propose a block, the target score it in one pass
+``plan`` reads both files' metadata, holds the drafter against the target (``contract``) and plans
+every size (``sizes``); only then ``pair`` loads weights; ``generate`` turns the prompt into tokens
+and drives ``decode``, whose loop lets the drafter propose a block, the target score it in one pass
 and ``verify`` keep the agreed prefix; taps of what was committed go back to the drafter;
 ``text`` holds the bytes until they are whole characters, and ``render`` writes them to stdout.
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from dspark_cli.errors import DsparkError, UsageError
 
-# Variables that the formatter sets itself.
-RESERVED = {"messages", "bos_token", "eos_token", "raise_exception", "strftime_now"}
+# Variables that the formatter sets itself, and the name that Python gives the formatter.
+RESERVED = {"self", "messages", "bos_token", "eos_token", "raise_exception", "strftime_now"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,15 @@ is the very same loop with a drafter that never proposes.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from dspark_cli.errors import InterruptedRunError
+from dspark_cli.errors import InterruptedRunError, LlamaError
 from dspark_cli.events import Event, Finish, FinishReason, Prefill, Round
-from dspark_cli.verify import Rows, Verdict, verify
+from dspark_cli.verify import Rows, verify
 
 
 class Scored(Protocol):
@@ -99,7 +99,6 @@ class Decoding:
     position: int = field(init=False, default=0)  # tokens in the target's memory
     produced: int = field(init=False, default=0)
     last: int = field(init=False)  # the newest token, not in memory yet
-    _mark: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self.last = self.prompt[-1]
@@ -108,10 +107,8 @@ class Decoding:
         try:
             yield from self._prefill()
             reason: FinishReason | None = None
-            self._mark = self.clock()
             while (reason := reason or self._exhausted()) is None:
-                round_, reason = self._round()
-                yield round_
+                reason = yield from self._round()
         except InterruptedRunError:
             reason = "interrupted"
         yield Finish(reason, self.position)
@@ -131,14 +128,21 @@ class Decoding:
             return "length"
         return "context_full" if self.position >= self.room else None
 
-    def _round(self) -> tuple[Round, FinishReason | None]:
-        began = self.position
+    def _round(self) -> Generator[Round, None, FinishReason | None]:
+        """Yield one round and return why it ended the run, if it did.
+
+        Raises LlamaError where the target's logits are no numbers, behind what it chose before.
+        """
+        started, began = self.clock(), self.position
         draft = self._propose()
         scored = self.target.score([self.last, *draft.tokens], began)
-        verdict = verify(draft.tokens, scored.logits, self.choose, began + 1)
-        tokens, reason = self._commit(draft.tokens, verdict)
+        verdict = verify(draft.tokens, scored.logits, self.choose)
+        tokens, reason = self._commit(verdict.tokens(draft.tokens))
+        broken = verdict.bonus is None and reason is None
+        if not tokens:
+            raise broken_logits(began + 1)
         inject_seconds = 0.0
-        if reason is None:
+        if reason is None and not broken:
             try:
                 inject_seconds = self.drafter.observe(self.target.taps(len(tokens)), began)
             except InterruptedRunError:
@@ -149,7 +153,7 @@ class Decoding:
         self.produced += len(tokens)
         cut = len(tokens) <= verdict.accepted  # the run ended inside the accepted draft
         accepted = len(tokens) if cut else verdict.accepted
-        return Round(
+        yield Round(
             tokens=tokens,
             position=began,
             proposed=len(draft.tokens),
@@ -160,8 +164,11 @@ class Decoding:
             draft_seconds=draft.seconds,
             score_seconds=scored.seconds,
             inject_seconds=inject_seconds,
-            seconds=self._lap(),
-        ), reason
+            seconds=self.clock() - started,
+        )
+        if broken:
+            raise broken_logits(self.position + 1)
+        return reason
 
     def _propose(self) -> Draft:
         """A draft no longer than what may still be committed: one token is the target's own."""
@@ -170,18 +177,18 @@ class Decoding:
             most = min(most, self.limit - self.produced - 1)
         return self.drafter.propose(self.last, self.position, most) if most > 0 else EmptyDraft()
 
-    def _commit(
-        self, draft: Sequence[int], verdict: Verdict
-    ) -> tuple[tuple[int, ...], FinishReason | None]:
-        """The agreed prefix and the bonus, cut behind the first token that ends the run."""
-        committed = (*draft[: verdict.accepted], verdict.bonus)
-        for index, token in enumerate(committed):
+    def _commit(self, chosen: tuple[int, ...]) -> tuple[tuple[int, ...], FinishReason | None]:
+        """What the target has chosen, cut behind the first token that ends the run."""
+        for index, token in enumerate(chosen):
             if (reason := self.ends(token)) is not None:
-                return committed[: index + 1], reason
-        return committed, None
+                return chosen[: index + 1], reason
+        return chosen, None
 
-    def _lap(self) -> float:
-        """Seconds since the last round ended, whatever the reader of the events did meanwhile."""
-        now = self.clock()
-        seconds, self._mark = now - self._mark, now
-        return seconds
+
+def broken_logits(position: int) -> LlamaError:
+    """The failure of a target whose logits for the token at ``position`` are no numbers."""
+    return LlamaError(
+        f"the target's logits for position {position} are not finite: the weights or the "
+        "computation are broken",
+        hint="try -fa off, another quantisation, or a fresh download of the target",
+    )

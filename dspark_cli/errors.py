@@ -3,17 +3,17 @@
 ::
 
     DsparkError               1    explained: an unreadable GGUF, a prompt longer than the context
+    ├── StdoutError           1    the answer cannot be written: a full disk, a closed stdout
     ├── UsageError            2    the command line asks for the impossible, or a file is missing
     ├── ContractError         4    drafter and target do not belong together
-    └── LlamaError            5    llama.cpp refused, aborted, or computed nonsense
+    ├── LlamaError            5    llama.cpp refused, aborted, or computed nonsense
+    └── BugError              3    a bug in dspark: what a traceback turns into at the door
 
-Exit code 3 is nobody's class: it is what a traceback (a bug in dspark) turns into. Exit code 130
-is Ctrl-C. This module knows sentences and numbers; it prints nothing.
+Exit code 130 is Ctrl-C. This module knows sentences and numbers; it prints nothing.
 """
 
 from collections.abc import Sequence
 
-BUG_EXIT_CODE = 3
 INTERRUPTED_EXIT_CODE = 130
 
 
@@ -22,14 +22,19 @@ class DsparkError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, log: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.hint = hint
+        self.log = tuple(log)
 
     @property
     def messages(self) -> tuple[str, ...]:
         """Every sentence to be shown, most errors have one."""
         return (str(self),)
+
+
+class StdoutError(DsparkError):
+    """The answer cannot be written, so no other answer can follow."""
 
 
 class UsageError(DsparkError):
@@ -55,9 +60,11 @@ class LlamaError(DsparkError):
 
     exit_code = 5
 
-    def __init__(self, message: str, *, log: Sequence[str] = (), hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.log = tuple(log)
+
+class BugError(DsparkError):
+    """Nothing that the user can act on: the message names the exception."""
+
+    exit_code = 3
 
 
 class ReaderGoneError(Exception):

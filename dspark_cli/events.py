@@ -33,12 +33,12 @@ class Round:
     proposed: int  # draft tokens that the drafter made
     scored: int  # draft tokens that the target judged in one pass
     accepted: int  # of those, agreed and committed
-    ignored: int  # of those, behind the token that ended the run
+    ignored: int  # of those, behind what ended the run
     confidences: tuple[float, ...] = ()  # one per proposed token; empty without the head
     draft_seconds: float = 0.0
     score_seconds: float = 0.0
     inject_seconds: float = 0.0
-    seconds: float = 0.0  # the whole round, Python included
+    seconds: float = 0.0  # the whole round, Python included, its reader not
 
     @property
     def rejected(self) -> int:

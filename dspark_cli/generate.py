@@ -19,7 +19,7 @@ from dspark_cli.chat import ChatOptions, render_chat
 from dspark_cli.decode import Decoding, NoDrafter
 from dspark_cli.engine.sampler import chooser_for, random_seed
 from dspark_cli.engine.vocab import Vocabulary
-from dspark_cli.errors import DsparkError, InterruptedRunError, UsageError
+from dspark_cli.errors import DsparkError, InterruptedRunError, LlamaError, UsageError
 from dspark_cli.events import Finish, FinishReason, Report, Round, Text
 from dspark_cli.options import GenerationOptions
 from dspark_cli.pair import Pair
@@ -82,12 +82,16 @@ class Generation:
         return self.data.decode(errors="replace")
 
     def __iter__(self) -> Iterator[Report]:
-        """Run from the prompt to the end; raises RuntimeError the second time."""
+        """Run from the prompt to the end.
+
+        Raises RuntimeError the second time, and once another run has begun on the same pair.
+        What was committed before a LlamaError has been reported when it is raised.
+        """
         if self._begun:
             raise RuntimeError("this run is over or under way: make a new Generation to go again")
         self._begun = True
         pair, options = self._pair, self.options
-        pair.clear()
+        number = pair.clear()
         choose = chooser_for(options.sampling, pair.vocabulary, self._prompt)
         decoding = Decoding(
             pair.target,
@@ -98,20 +102,27 @@ class Generation:
             limit=None if options.n_predict < 0 else options.n_predict,
             ends=self._ends,
         )
-        for event in decoding:
-            if isinstance(event, Round):
-                self.tokens += event.tokens
-                drafted = [index < event.accepted for index in range(len(event.tokens))]
-                self._drafted += drafted
-            if isinstance(event, Finish):
-                yield from self._texts(self._stream.flush())
-                if event.reason != "interrupted":
-                    self._measure_single_passes(decoding)
-            self.statistics.add(event)
-            yield event
-            if isinstance(event, Round):
-                released, self._released = self._released, []
-                yield from self._texts(released)
+        try:
+            for event in decoding:
+                if isinstance(event, Round):
+                    self.tokens += event.tokens
+                    drafted = [index < event.accepted for index in range(len(event.tokens))]
+                    self._drafted += drafted
+                if isinstance(event, Finish):
+                    yield from self._texts(self._stream.flush())
+                    pair.check_newest(number)
+                    if event.reason != "interrupted":
+                        self._measure_single_passes(decoding)
+                self.statistics.add(event)
+                yield event
+                if isinstance(event, Round):
+                    released, self._released = self._released, []
+                    yield from self._texts(released)
+                if not isinstance(event, Finish):
+                    pair.check_newest(number)
+        except LlamaError:
+            yield from self._texts(self._stream.flush())
+            raise
 
     def text_pieces(self) -> Iterator[str]:
         """Only the text, as it comes."""

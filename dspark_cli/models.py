@@ -28,6 +28,8 @@ def find_target(name: str) -> Path:
 
 def find_drafter(name: str) -> Path:
     """The GGUF that ``-md`` names: a path, or ``smollm2``."""
+    if not name:
+        raise UsageError("-md: an empty name, wanted a GGUF file or smollm2")
     if name != SMOLLM2 or Path(name).exists():
         return Path(name)
     return Path(str(files("dspark_cli") / "assets" / SMOLLM2_DRAFTER))

@@ -136,6 +136,12 @@ class PairOptions:
     draft_max: int | None = None  # --spec-draft-n-max; None: what the drafter was trained for
     memory: MemoryOptions = MemoryOptions()
 
+    def __post_init__(self) -> None:
+        if self.draft is None and self.draft_max is not None:
+            raise UsageError(
+                f"--spec-draft-n-max {self.draft_max} wants a drafter, and there is none"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:

@@ -1,66 +1,60 @@
 """Open a target and its drafter, check that they belong together, close both.
 
 The composition root: the only place that knows which object is built from which. Everything that
-metadata can decide is decided before any weights are loaded.
+metadata can decide is decided before any weights are loaded (``plan``).
 """
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dspark_cli.contract import DrafterShape, TargetShape, check_pair, check_target, read_target
 from dspark_cli.engine.context import Context, ContextSettings, open_context
 from dspark_cli.engine.drafter import Drafter
 from dspark_cli.engine.model import gpu_offload_supported, open_model
 from dspark_cli.engine.taps import Taps
 from dspark_cli.engine.target import Target
 from dspark_cli.engine.vocab import Vocabulary
-from dspark_cli.errors import LlamaError, UsageError
-from dspark_cli.machine import available_memory
-from dspark_cli.metadata import Fingerprint, read_metadata
-from dspark_cli.options import PairOptions
-from dspark_cli.sizes import Sizes, check_memory, plan_sizes
+from dspark_cli.errors import LlamaError
+from dspark_cli.options import MemoryOptions, PairOptions
+from dspark_cli.plan import Plan, check_room, survey_pair
 
 LoadProgress: TypeAlias = Callable[[str, float], None]
 """Called with "target" or "drafter" and the loaded share, 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What metadata says about a pair: it fits, and how large it will be."""
-
-    options: PairOptions
-    target: TargetShape
-    target_fingerprint: Fingerprint
-    drafter: DrafterShape | None
-    drafter_fingerprint: Fingerprint | None
-    sizes: Sizes
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Pair:
-    """A loaded target, its drafter (None for plain decoding), and the plan they follow."""
+    """A loaded target, its drafter (None for plain decoding), and the plan they follow.
+
+    Its memory serves one run at a time: the newest.
+    """
 
     plan: Plan
     target: Target
     drafter: Drafter | None
     vocabulary: Vocabulary
     load_seconds: float
+    _runs: int = field(init=False, default=0)
 
     @property
     def room(self) -> int:
         """Positions that a run may fill: the requested ``-c``."""
         return self.plan.sizes.limit
 
-    def clear(self) -> None:
-        """Forget the last run, to begin another."""
+    def clear(self) -> int:
+        """Forget the last run, to begin another; returns the new one's number."""
         self.target.clear()
         if self.drafter is not None:
             self.drafter.clear()
+        self._runs += 1
+        return self._runs
+
+    def check_newest(self, run: int) -> None:
+        """Raise RuntimeError where another run has taken the memory since."""
+        if run != self._runs:
+            raise RuntimeError("another run has begun on this pair: this one cannot go on")
 
 
 def plan_pair(options: PairOptions) -> Plan:
@@ -69,35 +63,17 @@ def plan_pair(options: PairOptions) -> Plan:
     Raises UsageError, DsparkError or ContractError; no weights are loaded and nothing is
     allocated.
     """
-    if options.draft is not None and _same_file(options.model, options.draft):
-        raise UsageError(
-            f"{options.model}: is given both as target (-m) and as drafter (-md)",
-            hint="a drafter is a model of its own, trained for its target",
-        )
-    target_metadata = read_metadata(options.model)
-    target = read_target(target_metadata)
-    drafter_metadata = read_metadata(options.draft) if options.draft else None
-    check_target(target)
-    drafter = None
-    if drafter_metadata is not None:
-        drafter = check_pair(drafter_metadata, target, draft_max=options.draft_max)
-    sizes = plan_sizes(target, drafter, options.memory)
-    return Plan(
-        options=options,
-        target=target,
-        target_fingerprint=target_metadata.fingerprint,
-        drafter=drafter,
-        drafter_fingerprint=drafter_metadata.fingerprint if drafter_metadata else None,
-        sizes=sizes,
-        warnings=tuple(_warnings(options, target, sizes)),
-    )
+    plan = survey_pair(options).plan()
+    return replace(plan, warnings=(*plan.warnings, *_offload_warnings(options.memory)))
 
 
 @contextmanager
 def open_pair(options: PairOptions, *, progress: LoadProgress | None = None) -> Iterator[Pair]:
     """Load what ``options`` name and close it in reverse order at the end of the block.
 
-    Raises ContractError where the two do not belong together, LlamaError where llama.cpp refuses.
+    Raises UsageError for options that cannot be met or a missing file, ContractError where the two
+    do not belong together, LlamaError where llama.cpp refuses, and DsparkError for an unreadable
+    file or too little memory.
     """
     with open_planned(plan_pair(options), progress=progress) as pair:
         yield pair
@@ -106,9 +82,7 @@ def open_pair(options: PairOptions, *, progress: LoadProgress | None = None) -> 
 @contextmanager
 def open_planned(plan: Plan, *, progress: LoadProgress | None = None) -> Iterator[Pair]:
     """Load a pair whose plan is already made; raises DsparkError where memory does not suffice."""
-    # With layers on a GPU most of the plan is the device's memory, which llama.cpp itself checks.
-    if not gpu_offload_supported() or plan.options.memory.gpu_layers == 0:
-        check_memory(plan.sizes, available_memory())
+    check_room(plan.sizes, plan.options.memory, gpu_offload_supported)
     with ExitStack() as owned:
         yield _open(plan, owned, progress or (lambda _what, _share: None))
 
@@ -178,25 +152,7 @@ def _open_drafter(
     return Drafter(context, shape)
 
 
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:  # one of them cannot be looked at, which its reader will explain
-        return False
-
-
-def _warnings(options: PairOptions, target: TargetShape, sizes: Sizes) -> Iterator[str]:
-    memory = options.memory
-    if target.context_length and sizes.limit > target.context_length:
-        yield (
-            f"-c {sizes.limit} is more than the {target.context_length} positions that "
-            f"{target.name} was trained on: expect the text to degrade beyond them"
-        )
-    if not target.names_end:
-        yield (
-            f"{target.name} names no end-of-generation token (tokenizer.ggml.eos_token_id): "
-            "llama.cpp guesses one, and the text may not end by itself"
-        )
+def _offload_warnings(memory: MemoryOptions) -> Iterator[str]:
     for name, layers in (("-ngl", memory.gpu_layers), ("-ngld", memory.gpu_layers_draft)):
         if layers and not gpu_offload_supported():
             yield (

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from dspark_cli.errors import DsparkError, UsageError
 
@@ -13,6 +14,7 @@ from dspark_cli.errors import DsparkError, UsageError
 ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"'": b"'", b'"': b'"', b"\\": b"\\"}
 ESCAPE = re.compile(rb"\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<char>[nrt'\"\\]))")
 BYTE_ORDER_MARK = "\ufeff"
+LARGEST = 2**28  # bytes; a device such as /dev/zero never ends, and any text does before this
 LONGEST_ID = 10  # digits of a 32-bit number
 
 
@@ -27,13 +29,22 @@ class Prompt:
 def read_bytes(path: Path) -> bytes:
     """The bytes of ``path``; raises UsageError where there are none to be had."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return read_to_end(file, str(path))
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UsageError(f"{path}: is a directory, wanted a file") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_to_end(file: BinaryIO, source: str) -> bytes:
+    """All bytes of ``file``; raises UsageError where there is no end in sight."""
+    raw = file.read(LARGEST + 1)
+    if len(raw) > LARGEST:
+        raise UsageError(f"{source}: holds more than {LARGEST} bytes, which no context can hold")
+    return raw
 
 
 def decode_text(raw: bytes, source: str) -> str:
@@ -116,19 +127,24 @@ def _json_prompt(line: str, source: str) -> str:
 
 
 def read_token_ids(path: Path, vocabulary: int) -> list[int]:
+    """Token ids of a file, all within the vocabulary."""
+    return parse_token_ids(read_bytes(path), str(path), vocabulary)
+
+
+def parse_token_ids(raw: bytes, source: str, vocabulary: int) -> list[int]:
     """Token ids from a JSON array or from numbers between spaces, all within the vocabulary."""
-    text = decode_text(read_bytes(path), str(path)).removeprefix(BYTE_ORDER_MARK).strip()
+    text = decode_text(raw, source).removeprefix(BYTE_ORDER_MARK).strip()
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     tokens = []
     for word in text.replace(",", " ").split():
         if not re.fullmatch(rf"-?[0-9]{{1,{LONGEST_ID}}}", word):
-            raise DsparkError(f"{path}: wanted token ids, found {word[:40]!r}")
+            raise DsparkError(f"{source}: wanted token ids, found {word[:40]!r}")
         tokens.append(int(word))
     if not tokens:
-        raise UsageError(f"{path}: holds no token ids")
+        raise UsageError(f"{source}: holds no token ids")
     if outside := [token for token in tokens if not 0 <= token < vocabulary]:
         raise DsparkError(
-            f"{path}: token {outside[0]} lies outside the vocabulary of {vocabulary}"
+            f"{source}: token {outside[0]} lies outside the vocabulary of {vocabulary}"
         )
     return tokens

@@ -43,7 +43,7 @@ class Statistics:
     confidence_counts: list[int] = field(default_factory=list)
     prefill_seconds: float = 0.0
     prefill_tokens: int = 0
-    decode_seconds: float = 0.0  # from the first round's start to the last one's end
+    decode_seconds: float = 0.0  # of all rounds; what their reader did between is not in it
     draft_seconds: float = 0.0
     score_seconds: float = 0.0
     inject_seconds: float = 0.0
@@ -113,7 +113,7 @@ class Statistics:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """Tau: tokens per step that scored a draft, the bonus included."""
+        """Tau: 1 + accepted per step that scored a draft; a step cut by the end had no bonus."""
         accepted = ratio(self.num_accepted_draft_tokens, self.num_spec_steps)
         return None if accepted is None else 1 + accepted
 
@@ -150,7 +150,7 @@ class Statistics:
 
     @property
     def other_seconds(self) -> float:
-        """Decode time outside llama.cpp's decode calls: Python, sampling, writing the text."""
+        """Decode time outside llama.cpp's decode calls: Python and sampling."""
         inside = self.draft_seconds + self.score_seconds + self.inject_seconds
         return max(self.decode_seconds - inside, 0.0)
 

@@ -11,8 +11,6 @@ from typing import Protocol
 
 import numpy as np
 
-from dspark_cli.errors import LlamaError
-
 
 class Rows(Protocol):
     """Rows of logits [n_vocab], one more than the draft has tokens."""
@@ -26,34 +24,30 @@ class Verdict:
     """The target's judgement of one draft."""
 
     accepted: int  # leading draft tokens that the target chose as well
-    bonus: int  # the target's choice after them
+    bonus: int | None  # the target's choice after them; None where its logits are no numbers
+
+    def tokens(self, draft: Sequence[int]) -> tuple[int, ...]:
+        """What the target has chosen."""
+        accepted = tuple(draft[: self.accepted])
+        return accepted if self.bonus is None else (*accepted, self.bonus)
 
 
-def verify(
-    draft: Sequence[int], logits: Rows, choose: Callable[[np.ndarray], int], position: int = 0
-) -> Verdict:
+def verify(draft: Sequence[int], logits: Rows, choose: Callable[[np.ndarray], int]) -> Verdict:
     """Walk down the rows until the target's choice differs from the draft's.
 
     Row ``i`` judges ``draft[i]``, the row after the last accepted token supplies the bonus, and no
-    row behind it is looked at: a sampling chooser draws once per committed token. ``position`` is
-    where ``logits[0]`` predicts, for the message. Raises LlamaError on logits that are no numbers.
+    row behind it is looked at: a sampling chooser draws once per committed token.
     """
     for accepted, proposed in enumerate(draft):
-        choice = _choose(logits[accepted], choose, position + accepted)
+        choice = _choice(logits[accepted], choose)
         if choice != proposed:
             return Verdict(accepted, choice)
-    return Verdict(len(draft), _choose(logits[len(draft)], choose, position + len(draft)))
+    return Verdict(len(draft), _choice(logits[len(draft)], choose))
 
 
-def _choose(row: np.ndarray, choose: Callable[[np.ndarray], int], position: int) -> int:
+def _choice(row: np.ndarray, choose: Callable[[np.ndarray], int]) -> int | None:
     # A chooser picks the likeliest token of a row that holds NaN, +inf or nothing but -inf, and
     # that token's logit shows it: numpy's argmax goes to the first NaN. Single -inf entries are
     # tokens that the model forbids itself.
     choice = choose(row)
-    if not np.isfinite(row[choice]):
-        raise LlamaError(
-            f"the target's logits for position {position} are not finite: the weights or the "
-            "computation are broken",
-            hint="try -fa off, another quantisation, or a fresh download of the target",
-        )
-    return choice
+    return choice if np.isfinite(row[choice]) else None

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dspark_cli.chat import ChatOptions, parse_variables, render_chat
+from dspark_cli.chat import RESERVED, ChatOptions, parse_variables, render_chat
 from dspark_cli.errors import DsparkError, UsageError
 
 CHATML = (
@@ -116,6 +116,13 @@ def test_variables_that_are_no_object_are_refused(text):
     sentence = f"--chat-template-kwargs wants a JSON object, got {text}"
     with pytest.raises(UsageError, match=f"^{re.escape(sentence)}$"):
         parse_variables(text, no_thinking=False)
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_variables_that_are_not_the_user_s_are_refused_by_name(name):
+    """Before anything is loaded."""
+    with pytest.raises(UsageError, match=f": {name} is dspark's to give$"):
+        parse_variables(f'{{"{name}": 1, "mine": 2}}', no_thinking=False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "enable_thinking=false", "{'a': 1}"])

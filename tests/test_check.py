@@ -57,6 +57,7 @@ def test_a_sound_pair_is_equivalent_and_the_exit_code_is_0(check):
     assert outcome.code == 0
     assert outcome.out.startswith("identical  60 tokens, tau ")
     assert outcome.out.endswith("equivalent\n")
+    assert "1 + accepted per drafted round" in outcome.out
     assert "NOT" not in outcome.out
 
 

@@ -5,9 +5,11 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,11 @@ from pairs import EOS, Vocabulary, write_rigged_drafter, write_rigged_target
 DSPARK = [sys.executable, "-m", "dspark_cli"]
 TEXT = "[b]\N{GRINNING FACE}é"
 ANSWER = TEXT.encode()
+
+
+def shadowing(folder: Path) -> str:
+    """A PYTHONPATH on which the modules in ``folder`` come before those that are installed."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def chain(token: int) -> int | None:
@@ -74,7 +81,7 @@ def test_a_successful_run_says_nothing_of_errors(speaking):
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("source", ["-p", "-f", "stdin", "-f -", "--token-ids"])
+@pytest.mark.parametrize("source", ["-p", "-f", "stdin", "-f -", "--token-ids", "--token-ids -"])
 def test_a_prompt_comes_from_wherever_it_is(speaking, tmp_path, source):
     """A file's last newline belongs to the editor, so two make a prompt of one."""
     file = tmp_path / "prompt"
@@ -87,6 +94,7 @@ def test_a_prompt_comes_from_wherever_it_is(speaking, tmp_path, source):
         "stdin": ([], b"\n\n"),
         "-f -": (["-f", "-"], b"\n\n"),
         "--token-ids": (["--token-ids", str(ids)], b""),
+        "--token-ids -": (["--token-ids", "-"], b"[10]"),
     }[source]
 
     done = dspark(*speaking, *arguments, "--stats", "none", stdin=stdin)
@@ -115,6 +123,7 @@ def test_json_lines_tell_every_round_as_it_happens(speaking):
     kinds = [event["event"] for event in events]
     assert kinds[0] == "round"
     assert kinds[-2:] == ["finish", "result"]
+    assert events[-1]["source"] == "-p"
     assert "".join(event["text"] for event in events if event["event"] == "text") == TEXT
     tokens = [token for event in events if event["event"] == "round" for token in event["tokens"]]
     assert tokens == events[-1]["tokens"]
@@ -132,8 +141,89 @@ def test_many_prompts_are_answered_with_one_load_and_one_line_each(speaking, tmp
     done = dspark(*speaking, "--prompts", str(file), "--stats", "none", "-c", "40")
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
-    assert first["error"]["message"] == "the prompt has 50 tokens, the context holds 40"
-    assert second["text"] == TEXT
+    assert first == {
+        "source": f"{file}, line 1",
+        "error": {
+            "message": "the prompt has 50 tokens, the context holds 40",
+            "messages": ["the prompt has 50 tokens, the context holds 40"],
+            "hint": "use -c 50 or more, or a shorter prompt",
+            "exit_code": 1,
+            "log": [],
+        },
+    }
+    assert (second["source"], second["text"]) == (f"{file}, line 2", TEXT)
+
+
+@pytest.fixture(scope="module")
+def breaking(tmp_path_factory) -> list[str]:
+    """Options of a pair that goes through the alphabet and has no numbers behind f."""
+    folder = tmp_path_factory.mktemp("breaking")
+    target = write_rigged_target(folder / "t.gguf", next_token=endless, nan_token=ord("f"))
+    drafter = write_rigged_drafter(folder / "d.gguf", target, knows=endless, block_size=2)
+    return ["-m", str(target.path), "-md", str(drafter.path), "-t", "1", "-n", "8"]
+
+
+@pytest.mark.parametrize("option", ["--json", "--jsonl"])
+def test_a_prompt_that_fails_on_the_way_leaves_the_others_their_turn(breaking, tmp_path, option):
+    """Its line is the error, its rounds are counted, and the exit code is the failure's."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('"a"\n"g"\n')
+
+    done = dspark(*breaking, "--prompts", str(file), option, "--stats", "json")
+
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    first, second = [document for document in documents if "source" in document]
+    statistics = json.loads(done.stderr)
+    assert done.returncode == 5
+    assert "are not finite" in first["error"]["message"]
+    assert first["error"]["exit_code"] == 5
+    assert (second["text"], second["finish_reason"]) == ("hijklmno", "length")
+    assert statistics["n_prompt"] == 2
+    assert statistics["n_predict"] > second["n_predict"]
+
+
+def test_a_run_that_fails_on_the_way_shows_the_statistics_so_far(breaking):
+    """The text came, the numbers come, then the reason and its exit code."""
+    done = dspark(*breaking, "-p", "a")
+
+    assert done.returncode == 5
+    assert done.stdout == b"bcdef"
+    assert b"tokens, end: failed" in done.stderr
+    assert done.stderr.index(b"n_accept") < done.stderr.index(b"error: the target's logits")
+
+
+def test_of_many_prompts_every_event_line_is_an_event(speaking, tmp_path):
+    """Each prompt ends in a result or an error that names it."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": "x" * 50}) + '\n{"prompt": "\\n"}\n')
+
+    done = dspark(*speaking, "--prompts", str(file), "--jsonl", "-c", "40")
+
+    first, *others, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert done.stderr == b""
+    assert (first["event"], first["source"]) == ("error", f"{file}, line 1")
+    assert first["error"]["exit_code"] == 1
+    assert {event["event"] for event in others} == {"round", "text", "finish"}
+    assert (last["event"], last["source"]) == ("result", f"{file}, line 2")
+    assert last["text"] == TEXT
+
+
+@pytest.mark.parametrize(
+    ("option", "table"), [(None, True), ("--json", False), ("--jsonl", False)]
+)
+def test_many_prompts_have_a_table_unless_stdout_is_for_programs(
+    speaking, tmp_path, option, table
+):
+    """As --help says of --stats, with one prompt or with many."""
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "\\n"}\n')
+
+    done = dspark(*speaking, "--prompts", str(file), *([option] if option else []))
+
+    assert done.returncode == 0
+    assert (b"n_accept" in done.stderr) is table
+    assert (done.stderr == b"") is not table
 
 
 def test_statistics_can_be_json_on_stderr(speaking):
@@ -141,6 +231,14 @@ def test_statistics_can_be_json_on_stderr(speaking):
 
     assert done.stdout == ANSWER
     assert json.loads(done.stderr)["num_accepted_draft_tokens"] == 8
+
+
+def test_tau_is_named_for_what_it_is(speaking):
+    """The last of these three rounds was cut by the end and has no bonus: 10 tokens, not 11."""
+    done = dspark(*speaking, "-p", "\n")
+
+    assert re.search(rb"tau +3\.67 +1 \+ accepted per drafted round *\n", done.stderr)
+    assert re.search(rb"n_predict +10 ", done.stderr)
 
 
 def test_a_stop_text_is_not_shown(speaking):
@@ -221,6 +319,59 @@ def test_ctrl_c_under_json_gives_a_document_that_says_so(talking):
     assert process.returncode == 130
     assert result["event"] == "result"
     assert result["finish_reason"] == "interrupted"
+
+
+# Each range is as long as the sandbox allows; together they take days.
+ENDLESS_TEMPLATE = (
+    "{{ messages[-1]['content'] }}"
+    "{% if messages[-1]['content'] == 'slow' %}"
+    "{% for _ in range(99999) %}{% for _ in range(99999) %}{% endfor %}{% endfor %}{% endif %}"
+)
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_ctrl_c_ends_a_chat_template_that_does_not(talking, tmp_path, command):
+    """A template is a foreign program, and no decode; prompts before it keep their answers."""
+    template, prompts = tmp_path / "template", tmp_path / "prompts"
+    template.write_text(ENDLESS_TEMPLATE)
+    prompts.write_text("a\nslow\nb\n")
+    with subprocess.Popen(
+        [*DSPARK, command, *talking, "--chat", "--chat-template-file", template,
+         "--prompts", prompts, "-n", "3", *(["--verbose"] if command == "check" else [])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        if command == "run":
+            assert json.loads(process.stdout.readline())["text"] == "bcd"
+        else:
+            assert any(b"DFlash extract_layers" in line for line in process.stderr)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+    if command == "run":
+        assert b"n_accept" in err
+
+
+def test_ctrl_c_before_anything_has_begun_is_no_traceback(tmp_path):
+    """The first third of a second belongs to imports, and to the user as well."""
+    (tmp_path / "typer.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [*DSPARK, "--help"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": shadowing(tmp_path)},
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def in_a_terminal(arguments: list[str], columns: int = 80) -> tuple[int, str]:
@@ -337,6 +488,7 @@ def test_the_last_line_says_whether_drafting_paid(talking):
         (">&-", 1, "the answer cannot be written to stdout: it is closed"),
         ("<&-", 2, "no prompt"),
         ("-f - <&-", 2, "no prompt"),
+        ("--token-ids - <&-", 2, "no prompt"),
         ("--json <&-", 2, '"exit_code": 2'),
     ],
 )
@@ -355,6 +507,107 @@ def test_closed_streams_are_explained(speaking, redirection, code, sentence):
     assert done.returncode == code
     assert sentence in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+def without_a_run(speaking: list[str]) -> list[list[str]]:
+    return [
+        [],
+        ["--help"],
+        ["run", "--help"],
+        ["--version"],
+        ["doctor"],
+        ["inspect", *speaking[:4]],
+    ]
+
+
+def test_help_and_tables_may_be_read_in_part(speaking):
+    """``dspark run --help | head -1`` is no error either."""
+    for arguments in without_a_run(speaking):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [*DSPARK, *arguments], stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+        os.close(writer)
+
+        assert (done.returncode, done.stderr) == (0, b""), arguments
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize(
+    ("redirection", "reason"),
+    [(">/dev/full", "No space left on device"), (">&-", "it is closed")],
+)
+def test_help_and_tables_that_cannot_be_written_say_so(speaking, redirection, reason):
+    for arguments in without_a_run(speaking):
+        done = subprocess.run(
+            ["bash", "-c", f"{shlex.join([*DSPARK, *arguments])} {redirection}"],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+        sentence = f"error: the answer cannot be written to stdout: {reason}\n"
+        assert (done.returncode, done.stderr) == (1, sentence), arguments
+
+
+def test_dspark_alone_shows_what_there_is():
+    """No command is a question, not a mistake."""
+    alone = subprocess.run(DSPARK, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert all(command in alone.stdout for command in ("run", "check", "inspect", "doctor"))
+
+
+STDERR = {"closed": "2>&-", "full": "2>/dev/full", "unread": "2>&{unread}"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("redirection", STDERR.values(), ids=STDERR)
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("-p a -n 2", 0),
+        ("-p a -n 2 --verbose --stats json", 0),
+        ("-p a -n 2 --context-shift --stats none", 0),
+        ("-p a -n -7", 2),
+        ("-p a -n 2 --no-such-option", 2),
+        ("-p a -n 2 --json --jsonl", 2),
+    ],
+)
+def test_what_cannot_be_heard_on_stderr_changes_no_exit_code(talking, options, code, redirection):
+    """The answer comes all the same, whole."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = shlex.join([*DSPARK, "run", *talking]) + f" {options} "
+    done = subprocess.run(
+        ["bash", "-c", command + redirection.format(unread=writer)],
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=60,
+        pass_fds=[writer],
+    )
+    os.close(writer)
+
+    assert done.returncode == code
+    if not code:
+        assert done.stdout == b"bc"
+
+
+def test_a_bug_is_exit_code_3_with_nobody_to_tell(speaking, tmp_path):
+    """Its traceback has no place to go, and its exit code does not need one."""
+    (tmp_path / "llama_cpp.py").write_text("1 / 0\n")
+    command = shlex.join([*DSPARK, "run", *speaking, "-p", "a"])
+    for streams in ("2>&-", "2>/dev/full", "--json 2>/dev/full", "--json >/dev/full 2>&-"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {streams}"],
+            stdout=subprocess.PIPE,
+            check=False,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": shadowing(tmp_path)},
+        )
+        assert done.returncode == 3
 
 
 def test_a_terminal_of_seven_bits_gets_its_table_too(speaking):

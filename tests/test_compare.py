@@ -112,7 +112,7 @@ class Faulty(Decoding):
         draft = self._propose()
         rows = self.rows(self.target.score([self.last, *draft.tokens], began).logits)
         verdict = self.judged(verify(draft.tokens, rows, self.choose), draft.tokens, rows)
-        tokens, reason = self._commit(draft.tokens, verdict)
+        tokens, reason = self._commit(verdict.tokens(draft.tokens))
         kept = self.kept(len(tokens), len(draft.tokens))
         if reason is None:
             self.drafter.observe(self.target.taps(kept), began)
@@ -120,7 +120,8 @@ class Faulty(Decoding):
         self.forget(self.position)
         self.last = tokens[-1]
         self.produced += len(tokens)
-        return self.told(tokens, began, draft, verdict), reason
+        yield self.told(tokens, began, draft, verdict)
+        return reason
 
     def told(self, tokens, began, draft, verdict):
         accepted = min(verdict.accepted, len(tokens))
@@ -234,9 +235,8 @@ def test_a_token_dropped_at_the_end_of_the_context_is_a_wrong_end(sensitive, tau
 
 def test_an_end_inside_a_draft_that_does_not_end_the_text_is_a_wrong_end(tmp_path):
     class DeafToEnds(Decoding):
-        def _commit(self, draft, verdict):
-            committed = (*draft[: verdict.accepted], verdict.bonus)
-            return committed, self.ends(committed[-1])
+        def _commit(self, chosen):
+            return chosen, self.ends(chosen[-1])
 
     def until(token: int) -> int:
         return {ord("e"): EOS, EOS: ord("a")}.get(token, (token + 1) % 256)

@@ -1,6 +1,7 @@
 """README and examples show what is there: every command, option, key and script of theirs."""
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -179,6 +180,37 @@ def test_the_shell_example_passes_exit_codes_on(tmp_path):
         )
         assert (done.returncode, done.stdout) == (code, b"")
         assert done.stderr
+
+
+def test_the_statistics_example_has_a_line_for_every_prompt(tmp_path):
+    """One that failed and one without a draft as well; the exit code is dspark's."""
+    lines = [
+        {"source": "p, line 1", "error": {"message": "too long"}},
+        {"source": "p, line 2", "mean_acceptance_length": None, "draft_acceptance_rate": None,
+         "text": ""},
+        {"source": "p, line 3", "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5,
+         "text": "Rainbows"},
+    ]  # fmt: skip
+    answers = tmp_path / "answers"
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    fake = tmp_path / "dspark"
+    fake.write_text(f"#!/bin/sh\ncat '{answers}'\nexit 1\n")
+    fake.chmod(0o755)
+
+    done = subprocess.run(
+        ["bash", str(ROOT / "examples" / "acceptance.sh")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.splitlines() == [
+        "p, line 1: too long",
+        "no draft  ''",
+        "tau 2.50  accept 50.0%  'Rainbows'",
+    ]
 
 
 def test_the_ci_example_stops_at_a_divergence(tmp_path):

@@ -1,6 +1,7 @@
 """Rigged pairs through the whole library: what is counted is known before it happens."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +25,7 @@ from dspark_cli import (
     raw_prompt,
 )
 from dspark_cli.errors import DsparkError, LlamaError
+from dspark_cli.events import Finish
 from dspark_cli.options import KV_TYPES, SamplingOptions
 
 BLOCKS = [1, 4, 7, 16]
@@ -129,6 +131,20 @@ def test_a_wrong_drafter_costs_time_and_nothing_else(tmp_path, target, block_siz
             scored = sum(min(block_size, left - 1) for left in range(limit, 1, -1))
             assert run.statistics.num_draft_tokens == scored
             assert run.statistics.num_rejected_draft_tokens == scored
+
+
+def test_a_slow_reader_is_not_held_against_the_drafter(tmp_path, target):
+    """Whether drafting paid is a matter of its own passes, not of who reads the text."""
+    drafter = write_rigged_drafter(tmp_path / "d.gguf", target, knows=alphabet, block_size=4)
+    with opened(target, drafter) as pair:
+        run = Generation(pair, [ord("a")], GenerationOptions(n_predict=50))
+        slept = 0.0
+        for _ in run:
+            time.sleep(0.02)
+            slept += 0.02
+
+        assert run.statistics.decode_seconds < slept / 2
+        assert run.statistics.saved_seconds > -slept / 2
 
 
 def test_a_wrong_drafter_is_called_a_stranger_after_32_rounds(tmp_path, target):
@@ -371,6 +387,11 @@ def test_logits_that_are_no_numbers_end_the_run_with_their_position(tmp_path, sa
         # a stands at position 0, f at 5: the logits that predict position 6 are broken.
         with pytest.raises(LlamaError, match="logits for position 6 are not finite"):
             list(run)
+        # The first round takes b, c, d and e, the second one f as the first of its draft.
+        assert run.tokens == spell("a", 5)
+        assert run.text == "bcdef"
+        assert run.statistics.n_predict == 5
+        assert run.finish_reason is None
 
 
 def test_a_pair_serves_one_run_after_another(tmp_path, target):
@@ -386,6 +407,38 @@ def test_a_pair_serves_one_run_after_another(tmp_path, target):
 
         assert first.tokens == second.tokens
         assert first.statistics.as_json() == second.statistics.as_json()
+
+
+@pytest.mark.parametrize("reports", [1, 3, 5])
+def test_an_older_run_cannot_go_on_with_a_newer_one_s_memory(tmp_path, target, reports):
+    """It says so instead of mixing two texts; the newer one is not disturbed."""
+    drafter = write_rigged_drafter(tmp_path / "d.gguf", target, knows=every_second)
+    options = GenerationOptions(n_predict=20)
+    with opened(target, drafter) as pair:
+        older, newer = Generation(pair, [ord("a")], options), Generation(pair, [ord("b")], options)
+        steps = iter(older)
+        for _ in range(reports):
+            next(steps)
+        others = iter(newer)
+        next(others)
+
+        with pytest.raises(RuntimeError, match="another run has begun on this pair"):
+            list(steps)
+        assert len(older.tokens) < 20
+        assert len(list(others)) > 1
+        assert newer.tokens == spell("b", 20)
+
+
+def test_a_finished_run_is_not_in_the_way_of_the_next(target):
+    """Whoever has seen the end may ask once more, and finds nothing."""
+    with opened(target) as pair:
+        steps = iter(Generation(pair, [ord("a")], GenerationOptions(n_predict=2)))
+        while not isinstance(next(steps), Finish):
+            pass
+        run = finish(pair, [ord("b")], 3)
+
+        assert list(steps) == []
+        assert run.tokens == spell("b", 3)
 
 
 def test_a_result_outlives_its_pair_and_a_run_does_not(target):
@@ -430,7 +483,7 @@ def test_every_cache_type_serves_both_models(tmp_path, target, kind):
 @pytest.mark.parametrize(("gpu", "gpu_layers"), [(False, None), (True, 0), (True, None)])
 def test_memory_is_checked_where_it_is_this_machine_s(target, monkeypatch, gpu, gpu_layers):
     """What lies on a GPU is not held against the memory of the host."""
-    monkeypatch.setattr("dspark_cli.pair.available_memory", lambda: 1000)
+    monkeypatch.setattr("dspark_cli.plan.available_memory", lambda: 1000)
     monkeypatch.setattr("dspark_cli.pair.gpu_offload_supported", lambda: gpu)
     if gpu and gpu_layers is None:
         with opened(target, gpu_layers=gpu_layers) as pair:

@@ -1,6 +1,7 @@
 """What nothing could foresee: an abort inside llama.cpp is one sentence and exit code 5."""
 
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -44,6 +45,36 @@ def test_a_failed_assertion_of_ggml_is_one_sentence(tmp_path):
     assert "GGML_ASSERT" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 4
+
+
+@pytest.mark.parametrize(
+    "streams", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full"]
+)
+def test_an_abort_is_exit_code_5_wherever_the_streams_lead(streams):
+    """A stream that is closed or full takes the sentence with it, never the exit code."""
+    program = textwrap.dedent("""
+        from contextlib import suppress
+        from dspark_cli.engine.model import start_llama
+        from dspark_cli.native import ext
+        start_llama()
+        with suppress(OSError):
+            print("before")
+        ext.dev_get(10**6)
+    """)
+    command = shlex.join([sys.executable, "-c", program])
+
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {streams}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 5
+    if "2>" not in streams:
+        assert done.stderr.startswith("error: llama.cpp aborted: ")
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="MSVC mangles std::terminate otherwise")

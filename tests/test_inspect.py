@@ -1,6 +1,7 @@
 """``dspark inspect`` says what two files are, whether they fit, and how large a run would be."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -187,6 +188,72 @@ def test_a_target_that_cannot_be_tapped_says_so(dspark, tmp_path, drafter):
     assert row(part(alone, "target"), "can be tapped").startswith("no")
     assert together.code == 4
     assert "cannot tap gemma3" in together.out
+
+
+# --- what run would do ---------------------------------------------------------------------------
+
+
+def test_a_run_that_memory_refuses_is_described_all_the_same(dspark, target, drafter):
+    """The tables, the sentence with which run would refuse it, and the same exit code."""
+    pair = ("-m", target.path, "-md", drafter.path, "-c", 2_000_000_000)
+    run = dspark("run", *pair, "-p", "a")
+
+    in_words, as_json = dspark("inspect", *pair), dspark("inspect", *pair, "--json")
+
+    assert in_words.code == as_json.code == run.code == 1
+    assert row(part(in_words, "drafter"), "block_size") == "4"
+    assert row(part(in_words, "a run of"), "n_ctx").split()[0] == "2000000000"
+    shape = r"-c 2000000000: the run needs .*, \S+ GiB are available"
+    assert re.search(f"cannot run: {shape}\nhint: use a smaller -c", in_words.out)
+    assert re.fullmatch(shape, run.errors[0])
+    assert re.fullmatch(shape, as_json.document["refusal"]["message"])
+    assert as_json.document["fits"] is True
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_what_may_lie_on_a_gpu_is_not_held_against_this_machine_s_memory(
+    dspark, monkeypatch, target, drafter, supported
+):
+    """As run does it."""
+    monkeypatch.setattr("dspark_cli.plan.available_memory", lambda: 1000)
+    monkeypatch.setattr("dspark_cli.engine.model.gpu_offload_supported", lambda: supported)
+
+    outcome = dspark("inspect", "-m", target.path, "-md", drafter.path, "--json")
+
+    assert outcome.code == (0 if supported else 1)
+    assert (outcome.document["refusal"] is None) is supported
+
+
+def test_the_warnings_of_a_run_are_shown(dspark, tmp_path):
+    """On stderr as run does it, and in the document."""
+    endless = Mutation(
+        metadata={"tokenizer.ggml.tokens": [f"t{token}" for token in range(288)]},
+        drop={"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"},
+    )
+    path = write_random_target(tmp_path / "t.gguf", mutation=endless).path
+
+    in_words = dspark("inspect", "-m", path, "-c", 100000)
+    as_json = dspark("inspect", "-m", path, "-c", 100000, "--json")
+
+    said = [line for line in in_words.err.splitlines() if line.startswith("warning: ")]
+    assert [line.removeprefix("warning: ") for line in said] == as_json.document["warnings"]
+    assert as_json.document["warnings"][0].startswith("-c 100000 is more than the")
+    assert "names no end-of-generation token" in as_json.document["warnings"][1]
+    assert as_json.err == ""
+
+
+def test_options_that_cannot_be_met_are_refused_as_run_refuses_them(dspark, target, drafter):
+    """Both files are described where that is possible."""
+    pair = ("-m", target.path, "-md", drafter.path)
+    for options in (["-ctk", "q8_0"], ["-fa", "off", "-ctv", "q8_0"]):
+        run = dspark("run", *pair, *options, "-p", "a")
+        outcome = dspark("inspect", *pair, *options)
+
+        assert outcome.code == run.code == 2
+        assert run.errors[0] in outcome.out + outcome.err
+    twice = dspark("inspect", "-m", target.path, "-md", target.path)
+    assert twice.code == 2
+    assert "is given both as target (-m) and as drafter (-md)" in twice.errors[0]
 
 
 # --- one file alone -----------------------------------------------------------------------------

@@ -141,6 +141,16 @@ DECIDED_EARLY = {
         "split 2 of 2|big-00001-of-00002.gguf",
     ),
     "an empty name": ("run --model= -md drafter.gguf", USAGE, "wanted a GGUF file"),
+    "an empty name of a drafter": (
+        "run -m smollm2 --model-draft=",
+        USAGE,
+        "-md: an empty name|wanted a GGUF file",
+    ),
+    "a draft length without a drafter": (
+        "run -m target.gguf --no-draft --spec-draft-n-max 3",
+        USAGE,
+        "--spec-draft-n-max 3|drafter",
+    ),
     "an endless name": (f"run -m {'a' * 5000} -md drafter.gguf", USAGE, "aaa"),
     # which file is which
     "a drafter as target": (
@@ -258,6 +268,16 @@ DECIDED_EARLY = {
         PAIR + "--chat --chat-template-file gone.txt",
         USAGE,
         "gone.txt|no such file",
+    ),
+    "an empty template": (
+        PAIR + "--chat --chat-template-file newline.txt",
+        USAGE,
+        "newline.txt|no template|--chat-template-file",
+    ),
+    "a variable of the formatter's": (
+        PAIR + '--chat --chat-template-kwargs {"self":1}',
+        USAGE,
+        "--chat-template-kwargs|self",
     ),
     "missing prompts": (PAIR + "--prompts gone.jsonl", USAGE, "gone.jsonl|no such file"),
     "no prompts": (PAIR + "--prompts blank.jsonl", USAGE, "blank.jsonl|no prompt"),
@@ -448,6 +468,17 @@ def test_errors_are_json_under_jsonl_too(dspark, files):
     check_json(outcome, USAGE, "gone.gguf|no such file")
 
 
+@pytest.mark.parametrize("option", ["--stop", "-p", "--system"])
+def test_a_value_that_looks_like_json_is_a_value(dspark, files, option):
+    """What decides the language of errors is the option --json, not the word."""
+    prompt = () if option == "-p" else PROMPT
+    gone = ("run", "-m", files.path("gone.gguf"), "--no-draft", "--chat", *prompt)
+
+    check_words(dspark(*gone, option, "--json"), USAGE, "gone.gguf|no such file")
+    check_words(dspark(*gone, option, "--json", "--no-such"), USAGE, "--no-such")
+    check_json(dspark(*gone, option, "--json", "--json"), USAGE, "gone.gguf|no such file")
+
+
 @pytest.mark.usefixtures("no_weights")
 def test_two_languages_at_once_are_refused(dspark, files):
     """--json and --jsonl cannot both have stdout; the refusal is JSON either way."""
@@ -469,6 +500,29 @@ def test_bytes_on_standard_input_must_be_text(dspark, files, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab\xff")))
 
     check_words(dspark(*files.arguments(PAIR)), UNREADABLE, "stdin|UTF-8|0xff|2")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device that never ends")
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize("option", ["-f", "--prompts", "--token-ids", "--chat --system x -f"])
+def test_what_never_ends_is_no_prompt(dspark, files, monkeypatch, option):
+    """It is given up at a size that no text has, instead of filling the memory."""
+    monkeypatch.setattr("dspark_cli.prompts.LARGEST", 2**20)
+
+    outcome = dspark(*files.arguments(PAIR), *option.split(), "/dev/zero")
+
+    check_words(outcome, USAGE, "/dev/zero: holds more than 1048576 bytes")
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_a_pipe_that_never_ends_is_no_prompt(dspark, files, monkeypatch):
+    monkeypatch.setattr("dspark_cli.prompts.LARGEST", 2**20)
+    with Path("/dev/zero").open("rb") as zeros:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(zeros))
+
+        outcome = dspark(*files.arguments(PAIR))
+
+    check_words(outcome, USAGE, "stdin: holds more than 1048576 bytes")
 
 
 @pytest.mark.parametrize("command", ["run", "inspect"])
@@ -524,7 +578,7 @@ def broken(monkeypatch):
     def read_metadata(_: Path):
         raise RuntimeError("the sky fell")
 
-    monkeypatch.setattr("dspark_cli.pair.read_metadata", read_metadata)
+    monkeypatch.setattr("dspark_cli.plan.read_metadata", read_metadata)
 
 
 @pytest.mark.usefixtures("broken")

@@ -190,6 +190,15 @@ def test_the_drafter_has_options_of_its_own(dspark, option):
     assert option in dspark("run", "--help").out
 
 
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_verbose_is_over_with_its_command(dspark, pair_arguments, command):
+    """A program that runs two commands hears llama.cpp in the one that asked for it."""
+    arguments = [command, *pair_arguments[1:], *PROMPT[:4], "-n", "2"]
+
+    assert "DFlash extract_layers" in dspark(*arguments, "--verbose").err
+    assert "DFlash extract_layers" not in dspark(*arguments).err
+
+
 @pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_0"])
 def test_the_drafter_s_cache_type_is_what_was_asked_for(alphabet, tmp_path, kind):
     """lc#11200: another type than requested; lc#25725: quantised, drafts nobody accepts."""

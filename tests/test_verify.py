@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from fakes import greedy
 
-from dspark_cli.errors import LlamaError
 from dspark_cli.verify import Verdict, verify
 
 VOCABULARY = 8
@@ -78,14 +77,15 @@ def test_a_chooser_draws_once_per_committed_token(agreeing, draws):
     ],
 )
 @pytest.mark.parametrize("broken", [0, 1, 2])
-def test_logits_that_are_no_numbers_are_refused_by_position(broken, spoil):
-    """Never a silent token 0: the sentence says which position they were for."""
+def test_logits_that_are_no_numbers_choose_nothing(broken, spoil):
+    """Never a silent token 0: what was chosen before them stands, and no bonus follows."""
     rows = rows_choosing(1, 2, 3)
     rows[broken] = spoil(rows[broken])
 
-    with pytest.raises(LlamaError, match=f"position {100 + broken} are not finite") as refused:
-        verify([1, 2], rows, greedy, 100)
-    assert refused.value.hint
+    verdict = verify([1, 2], rows, greedy)
+
+    assert verdict == Verdict(broken, None)
+    assert verdict.tokens([1, 2]) == (1, 2)[:broken]
 
 
 def test_broken_rows_behind_the_first_mismatch_do_no_harm():

@@ -7,9 +7,12 @@ A command returns its exit code; failures are exceptions that carry theirs. Unde
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from contextlib import redirect_stdout
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from dspark_cli import __version__
 from dspark_cli.cli.check import check
@@ -18,18 +21,41 @@ from dspark_cli.cli.inspect import inspect
 from dspark_cli.cli.run import run
 from dspark_cli.cli.train import train
 from dspark_cli.errors import (
-    BUG_EXIT_CODE,
     INTERRUPTED_EXIT_CODE,
+    BugError,
     DsparkError,
     InterruptedRunError,
     ReaderGoneError,
     UsageError,
 )
-from dspark_cli.render.messages import JsonMessages, PlainMessages
-from dspark_cli.render.streams import leave_stdout
+from dspark_cli.render.jsonl import JsonWriter
+from dspark_cli.render.messages import JsonMessages, Page, PlainMessages
+from dspark_cli.render.streams import answer_stream, leave_streams
+
+
+class Helpful:
+    """A command whose help goes to stdout with the care that an answer gets."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        page = Page(sys.stdout)
+        with redirect_stdout(page):
+            super().format_help(ctx, formatter)  # type: ignore[misc]
+        page.write("\n")
+        page.show()
+        raise typer.Exit  # before Typer writes a last empty line by itself
+
+
+class HelpfulCommand(Helpful, TyperCommand):
+    """One command."""
+
+
+class HelpfulGroup(Helpful, TyperGroup):
+    """All of them."""
+
 
 app = typer.Typer(
     name="dspark",
+    cls=HelpfulGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -38,16 +64,13 @@ app = typer.Typer(
     help="Run DSpark drafters: a small model proposes, the target decides, "
     "the answer stays the same.",
 )
-app.command()(run)
-app.command()(check)
-app.command()(inspect)
-app.command()(doctor)
-app.command()(train)
+for command in (run, check, inspect, doctor, train):
+    app.command(cls=HelpfulCommand)(command)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dspark {__version__}")
+        JsonWriter(answer_stream()).write_line(f"dspark {__version__}")
         raise typer.Exit
 
 
@@ -65,15 +88,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code; see ``dspark_cli.errors`` for the codes."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     code = _run(arguments)
-    leave_stdout()
+    leave_streams()
     raise SystemExit(code)
 
 
 def _run(arguments: list[str]) -> int:
-    json_wanted = "--json" in arguments or "--jsonl" in arguments
-    messages = JsonMessages() if json_wanted else PlainMessages()
+    group = get_command(app)
+    messages = JsonMessages() if _wants_json(arguments, group) else PlainMessages()
     try:
-        code = app(args=arguments, prog_name="dspark", standalone_mode=False)
+        code = group(args=arguments, prog_name="dspark", standalone_mode=False)
     except DsparkError as error:
         messages.error(error)
         return error.exit_code
@@ -86,8 +109,21 @@ def _run(arguments: list[str]) -> int:
             messages.error(usage)
             return usage.exit_code
         messages.bug(traceback.format_exc())
-        return BUG_EXIT_CODE
+        return BugError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _wants_json(arguments: Sequence[str], group: Any) -> bool:
+    """Whether --json or --jsonl stands there as an option, not as another option's value."""
+    command = next((group.commands[word] for word in arguments if word in group.commands), group)
+    valued = {name for option in command.params if not option.is_flag for name in option.opts}
+    words = iter(arguments)
+    for word in words:
+        if word in {"--json", "--jsonl"}:
+            return True
+        if word in valued:
+            next(words, None)
+    return False
 
 
 def _usage_error(error: Exception) -> UsageError | None:

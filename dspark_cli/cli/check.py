@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths
-from dspark_cli.cli.source import PromptSource, chat_options
+from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.equivalence import Comparison, Summary
 from dspark_cli.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -169,9 +169,9 @@ class Examination:
         prompts = selection.of(source.read(plan.target.vocabulary))
         for warning in plan.warnings:
             warn(warning)
-        log.echo = self.verbose
         summary, interrupted = Summary(), False
         with ExitStack() as owned:
+            owned.enter_context(log.echoing(self.verbose))
             owned.enter_context(ctrl_c_sets_flag())
             with live_progress() as loading:
                 pair = owned.enter_context(open_planned(plan, progress=loading.loading))
@@ -203,7 +203,7 @@ class Examination:
 
     def _tokens(self, pair: "Pair", source: PromptSource, prompt: Prompt | list[int]) -> list[int]:
         tokens = source.tokens(pair, prompt)
-        name = prompt.source if isinstance(prompt, Prompt) else "--token-ids"
+        name = source_of(prompt)
         if not tokens:
             raise UsageError(f"{name}: the prompt is empty, and this model puts no BOS before it")
         if len(tokens) > pair.room:
@@ -224,7 +224,7 @@ class Examination:
     ) -> None:
         judged = Judged(
             comparison=comparison,
-            source=prompt.source if isinstance(prompt, Prompt) else "--token-ids",
+            source=source_of(prompt),
             spell=pair.vocabulary.text,
             reproduce=self._command(tokens),
         )

@@ -18,7 +18,7 @@ def pair_paths(
     target = find_target(model)
     if no_draft:
         return target, None
-    drafter = draft or drafter_of(model)
+    drafter = drafter_of(model) if draft is None else draft
     if drafter is None:
         raise UsageError(
             f"no drafter for {model}",

@@ -82,7 +82,12 @@ PromptsFile = Annotated[
 ]
 TokenIds = Annotated[
     Path | None,
-    option("--token-ids", help="A file of token ids as the prompt.", panel=PROMPT, metavar="FILE"),
+    option(
+        "--token-ids",
+        help="A file of token ids as the prompt; - is stdin.",
+        panel=PROMPT,
+        metavar="FILE",
+    ),
 ]
 Limit = Annotated[
     int | None,

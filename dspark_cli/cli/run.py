@@ -1,34 +1,40 @@
 """``dspark run``: a prompt in, the target's answer out, and how the drafting went."""
 
 import json
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths
-from dspark_cli.cli.source import PromptSource, chat_options
-from dspark_cli.errors import INTERRUPTED_EXIT_CODE, DsparkError, UsageError
-from dspark_cli.events import Report
+from dspark_cli.cli.outlet import Outlet, choose_outlet
+from dspark_cli.cli.source import PromptSource, chat_options, source_of
+from dspark_cli.errors import (
+    INTERRUPTED_EXIT_CODE,
+    DsparkError,
+    InterruptedRunError,
+    LlamaError,
+    StdoutError,
+)
 from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, SamplingOptions
-from dspark_cli.render.jsonl import JsonLines, JsonWriter, Silent
-from dspark_cli.render.live import live_progress
-from dspark_cli.render.messages import hint, note, stderr_console, warn
-from dspark_cli.render.plain import PlainText
+from dspark_cli.prompts import Prompt
+from dspark_cli.render.live import LiveProgress, live_progress
+from dspark_cli.render.messages import hint, note, tell, warn
 from dspark_cli.render.report import (
     foreign_sentence,
     sentence,
     statistics_table,
     verdict_sentence,
 )
-from dspark_cli.render.streams import answer_stream
+from dspark_cli.render.streams import write_aside
 from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
     from dspark_cli.generate import Generation
+    from dspark_cli.pair import Pair
+    from dspark_cli.plan import Plan
 
 CONTEXT_SHIFT_REFUSED = "ctx_shift is not supported with draft-dspark capture, it will be disabled"
 
@@ -130,51 +136,25 @@ def run(
     )
     if context_shift:
         warn(CONTEXT_SHIFT_REFUSED)
-    session = Session(pair_options, options, verbose=verbose)
-    return session.run(source, outlet, outlet.default_stats if stats is None else stats)
+    if stats is None:
+        stats = outlet.default_stats
+    return Session(pair_options, options, source, outlet, stats, verbose=verbose).run()
 
 
-class Renderer(Protocol):
-    def show(self, reports: Iterable[Report]) -> None: ...
+@dataclass(slots=True)
+class Tally:
+    """What the runs of a session add up to."""
 
+    statistics: Statistics = field(default_factory=Statistics)
+    last: "Generation | None" = None
+    exit_code: int = 0  # the highest of the prompts that failed
 
-@dataclass(frozen=True, slots=True)
-class Outlet:
-    """Where a run's reports and its result go."""
+    def add(self, run: "Generation") -> None:
+        self.statistics.merge(run.statistics)
+        self.last = run
 
-    renderer: Renderer
-    finish: Callable[["Generation"], None]
-    default_stats: params.StatsFormat
-
-
-def choose_outlet(*, json_document: bool, json_lines: bool, many: bool, color: bool) -> Outlet:
-    """One outlet for the whole session, from the options that contradict each other least."""
-    if json_document and json_lines:
-        raise UsageError("--json and --jsonl contradict each other")
-    out = answer_stream()
-    writer = JsonWriter(out)
-    if many:
-        renderer: Renderer = JsonLines(writer) if json_lines else Silent()
-        return Outlet(renderer, lambda run: writer.write(run.as_json()), params.StatsFormat.table)
-    if json_document:
-        return Outlet(
-            Silent(), lambda run: writer.write(run.as_json(), indent=2), params.StatsFormat.none
-        )
-    if json_lines:
-        return Outlet(
-            JsonLines(writer),
-            lambda run: writer.write({"event": "result", **run.as_json()}),
-            params.StatsFormat.none,
-        )
-    plain = PlainText(out, color=color and sys.stdout.isatty())
-
-    def end_line(_: "Generation") -> None:
-        # Scripts get the bytes of the answer alone; a person gets the table on its own line.
-        if plain.newline_needed and sys.stdout.isatty():
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-
-    return Outlet(plain, end_line, params.StatsFormat.table)
+    def failed(self, error: DsparkError) -> None:
+        self.exit_code = max(self.exit_code, error.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,64 +163,95 @@ class Session:
 
     pair_options: PairOptions
     options: GenerationOptions
+    source: PromptSource
+    outlet: Outlet
+    stats: params.StatsFormat
     verbose: bool
 
-    def run(self, source: PromptSource, outlet: Outlet, stats: params.StatsFormat) -> int:
+    def run(self) -> int:
+        """Answer every prompt; what a run did before it failed is in the statistics too."""
         require_llama()
-        from dspark_cli.generate import Generation, sizes_as_json
-        from dspark_cli.native.interrupt import ctrl_c_sets_flag
-        from dspark_cli.native.log import log
-        from dspark_cli.pair import open_planned, plan_pair
+        from dspark_cli.pair import plan_pair
 
         plan = plan_pair(self.pair_options)
-        prompts = source.read(plan.target.vocabulary)
+        prompts = self.source.read(plan.target.vocabulary)
         for warning in plan.warnings:
             warn(warning)
-        log.echo = self.verbose
+        tally = Tally()
+        try:
+            self._answer_all(plan, prompts, tally)
+        except InterruptedRunError:
+            tally.exit_code = INTERRUPTED_EXIT_CODE
+        except LlamaError:
+            self._report(tally)
+            raise
+        self._report(tally)
+        return tally.exit_code
+
+    def _answer_all(
+        self, plan: "Plan", prompts: Sequence[Prompt | list[int]], tally: Tally
+    ) -> None:
+        """Load the pair and go through the prompts; raises InterruptedRunError after Ctrl-C."""
+        from dspark_cli.generate import sizes_as_json
+        from dspark_cli.native.interrupt import ctrl_c_sets_flag
+        from dspark_cli.native.log import log
+        from dspark_cli.pair import open_planned
+
         with ExitStack() as owned:
+            owned.enter_context(log.echoing(self.verbose))
             owned.enter_context(ctrl_c_sets_flag())
             progress = owned.enter_context(live_progress())
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
             if self.verbose:
                 note(f"sizes {json.dumps(sizes_as_json(pair))}")
-            total, exit_code, generation = Statistics(), 0, None
             for prompt in prompts:
-                try:
-                    generation = Generation(pair, source.tokens(pair, prompt), self.options)
-                except DsparkError as error:
-                    if source.many is None:
-                        raise
-                    JsonWriter(answer_stream()).write({"error": {"message": str(error)}})
-                    exit_code = error.exit_code
-                    continue
-                outlet.renderer.show(progress.watch(generation))
-                outlet.finish(generation)
-                total.merge(generation.statistics)
-                if generation.finish_reason == "interrupted":
-                    exit_code = INTERRUPTED_EXIT_CODE
-                    break
-        if generation is not None:
-            self._report(generation, total, stats)
-            if generation.ended_at_once and source.chat is None:
-                hint("the first token ended the text; a model made for conversations wants --chat")
-        return exit_code
+                self._answer(pair, prompt, progress, tally)
 
-    def _report(
-        self, generation: "Generation", total: Statistics, stats: params.StatsFormat
+    def _answer(
+        self, pair: "Pair", prompt: Prompt | list[int], progress: LiveProgress, tally: Tally
     ) -> None:
+        """One prompt's result or its failure; what ends the whole session is raised."""
+        try:
+            self._generate(pair, prompt, progress, tally)
+        except StdoutError:
+            raise
+        except DsparkError as error:
+            tally.failed(error)
+            self.outlet.failure(error, source_of(prompt))
+
+    def _generate(
+        self, pair: "Pair", prompt: Prompt | list[int], progress: LiveProgress, tally: Tally
+    ) -> None:
+        from dspark_cli.generate import Generation
+
+        run = Generation(pair, self.source.tokens(pair, prompt), self.options)
+        try:
+            self.outlet.show(progress.watch(run))
+        finally:
+            tally.add(run)
+        self.outlet.result(run, source_of(prompt))
+        if run.finish_reason == "interrupted":
+            raise InterruptedRunError
+
+    def _report(self, tally: Tally) -> None:
         """Statistics and afterthoughts on stderr, whatever went to stdout."""
-        drafting = self.pair_options.draft is not None
-        if stats is params.StatsFormat.json:
-            ends = {"finish_reason": total.finish_reason, "seed": generation.seed}
+        if (last := tally.last) is None:
+            return
+        total = tally.statistics
+        if self.stats is params.StatsFormat.json:
+            ends = {"finish_reason": total.finish_reason, "seed": last.seed}
             document = {**ends, **total.as_json(), "timings": total.timings_as_json()}
-            print(json.dumps(document), file=sys.stderr)
+            write_aside(json.dumps(document) + "\n")
         if (foreign := foreign_sentence(total)) is not None:
             warn(foreign)
-        if stats is not params.StatsFormat.table:
-            return
-        console = stderr_console()
-        console.print(statistics_table(total, drafting=drafting))
-        if generation.seed is not None:
-            note(f"seed {generation.seed}")
+        if self.stats is params.StatsFormat.table:
+            self._print_table(total, last.seed)
+        if last.ended_at_once and self.source.chat is None:
+            hint("the first token ended the text; a model made for conversations wants --chat")
+
+    def _print_table(self, total: Statistics, seed: int | None) -> None:
+        tell(statistics_table(total, drafting=self.pair_options.draft is not None))
+        if seed is not None:
+            note(f"seed {seed}")
         if (verdict := verdict_sentence(total)) is not None:
-            console.print(sentence(verdict))
+            tell(sentence(verdict))

@@ -10,15 +10,25 @@ from dspark_cli.errors import UsageError
 from dspark_cli.prompts import (
     Prompt,
     from_file,
+    parse_token_ids,
     read_bytes,
     read_jsonl,
     read_text,
+    read_to_end,
     read_token_ids,
     unescape,
 )
 
 if TYPE_CHECKING:
     from dspark_cli.pair import Pair
+
+
+STDIN = Path("-")
+
+
+def source_of(prompt: Prompt | list[int]) -> str:
+    """Where a prompt stood, for messages."""
+    return prompt.source if isinstance(prompt, Prompt) else "--token-ids"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +51,43 @@ class PromptSource:
             raise UsageError("--token-ids is a finished prompt, --chat cannot wrap it")
         if self.escape and self.text is None:
             raise UsageError("-e reads the escapes in -p, which is not given")
-        from_stdin = all(source is None for source in given) or str(self.file) == "-"
-        if from_stdin and (sys.stdin is None or (self.file is None and sys.stdin.isatty())):
+        unsaid = all(source is None for source in given)
+        if (unsaid or STDIN in {self.file, self.token_ids}) and (
+            sys.stdin is None or (unsaid and sys.stdin.isatty())
+        ):
             raise UsageError("no prompt", hint="give -p TEXT or -f FILE, or pipe one into stdin")
 
     def read(self, vocabulary: int) -> list[Prompt | list[int]]:
         """Every prompt, as text or as token ids, read before any weights are."""
         if self.text is not None:
             return [Prompt(unescape(self.text) if self.escape else self.text, "-p")]
+        if self.token_ids == STDIN:
+            return [parse_token_ids(self._stdin(), "stdin", vocabulary)]
         if self.token_ids is not None:
             return [read_token_ids(self.token_ids, vocabulary)]
         if self.many is not None:
             return list(read_jsonl(self.many))
-        if self.file is not None and str(self.file) != "-":
+        if self.file is not None and self.file != STDIN:
             return [from_file(read_bytes(self.file), str(self.file))]
-        return [from_file(sys.stdin.buffer.read(), "stdin")]
+        return [from_file(self._stdin(), "stdin")]
+
+    def _stdin(self) -> bytes:
+        return read_to_end(sys.stdin.buffer, "stdin")
 
     def tokens(self, pair: "Pair", prompt: Prompt | list[int]) -> list[int]:
-        """One prompt as the target's tokens, in its chat template where that is wanted."""
+        """One prompt as the target's tokens, in its chat template where that is wanted.
+
+        Raises InterruptedRunError on Ctrl-C: a template may take any time.
+        """
         from dspark_cli.generate import chat_prompt, raw_prompt
+        from dspark_cli.native.interrupt import ctrl_c_raises
 
         if isinstance(prompt, list):
             return prompt
-        if self.chat is None:
-            return raw_prompt(pair, prompt.text)
-        return chat_prompt(pair, prompt.text, self.chat)
+        with ctrl_c_raises():
+            if self.chat is None:
+                return raw_prompt(pair, prompt.text)
+            return chat_prompt(pair, prompt.text, self.chat)
 
 
 def chat_options(
@@ -77,9 +99,12 @@ def chat_options(
     no_thinking: bool,
 ) -> ChatOptions | None:
     """What ``--chat`` and its companions say; None where the text is to stay as it is."""
+    template = None if template_file is None else read_text(template_file)
+    if template is not None and not template.strip():
+        raise UsageError(f"{template_file}: holds no template, --chat-template-file wants one")
     options = ChatOptions(
         system=system,
-        template=read_text(template_file) if template_file else None,
+        template=template,
         variables=parse_variables(variables, no_thinking=no_thinking),
     )
     if wanted:

@@ -46,14 +46,6 @@ class Model:
         self.handle = handle
         self.path = path
 
-    @property
-    def layers(self) -> int:
-        return int(bindings.llama_model_n_layer(self.handle))
-
-    @property
-    def is_encoder(self) -> bool:
-        return bool(bindings.llama_model_has_encoder(self.handle))
-
 
 @contextmanager
 def open_model(

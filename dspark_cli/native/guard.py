@@ -7,19 +7,28 @@ refuses what it can foresee; these two guards have the last word on what remains
 
 import os
 import sys
+from contextlib import suppress
 
 from dspark_cli.errors import LlamaError
 from dspark_cli.native import ext
 from dspark_cli.native.log import log
 
+STDERR = 2  # the descriptor: Python's own stderr may be half-way through something
+
 
 def _last_words(what: str) -> None:
-    sys.stdout.flush()
-    lines = [f"error: {what}", *(f"llama.cpp: {line}" for line in log.errors())]
-    sys.stderr.write("\n".join(lines) + "\n")
-    sys.stderr.flush()
-    # Nothing of Python can be unwound from here: the frames below are llama.cpp's.
-    os._exit(LlamaError.exit_code)
+    try:
+        lines = [f"error: {what}", *(f"llama.cpp: {line}" for line in log.errors())]
+        # Either stream may be closed, full or without a reader.
+        with suppress(OSError, ValueError):
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        with suppress(OSError):
+            if sys.stderr is not None:  # else the descriptor is somebody else's by now
+                os.write(STDERR, ("\n".join(lines) + "\n").encode(errors="replace"))
+    finally:
+        # Nothing of Python can be unwound from here: the frames below are llama.cpp's.
+        os._exit(LlamaError.exit_code)
 
 
 def _on_abort(message: bytes) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dspark_cli.errors import INTERRUPTED_EXIT_CODE
+from dspark_cli.errors import INTERRUPTED_EXIT_CODE, InterruptedRunError
 
 _libc = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
 
@@ -74,6 +74,27 @@ def ctrl_c_sets_flag() -> Iterator[InterruptFlag]:
         watcher.join()
         ours.close()
         interrupted.clear()
+
+
+@contextmanager
+def ctrl_c_raises() -> Iterator[None]:
+    """Within ``ctrl_c_sets_flag``: Ctrl-C ends the block at once, with InterruptedRunError.
+
+    For what asks about no flag, such as a chat template, which is somebody else's program.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            if interrupted:
+                raise InterruptedRunError
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+    except KeyboardInterrupt:
+        raise InterruptedRunError from None
 
 
 def _leave_it_to_the_watcher(signum: int, frame: FrameType | None) -> None:

@@ -6,6 +6,8 @@ where llama.cpp names its reason.
 
 import sys
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import llama_cpp.llama_cpp as bindings
 
@@ -17,7 +19,7 @@ class LogCapture:
     """The log of the process; llama.cpp has one callback for all models."""
 
     def __init__(self) -> None:
-        self.echo = False
+        self._echo = False
         self._lines: deque[tuple[int, str]] = deque(maxlen=KEPT_LINES)
         self._partial = ""
         self._level = 0
@@ -28,10 +30,20 @@ class LogCapture:
         """Take llama.cpp's one callback, which other users of the library may have taken since."""
         bindings.llama_log_set(self._callback, None)
 
+    @contextmanager
+    def echoing(self, wanted: bool) -> Iterator[None]:
+        """Within the block each line goes to stderr as well, if that is wanted."""
+        before, self._echo = self._echo, wanted
+        try:
+            yield
+        finally:
+            self._echo = before
+
     def _receive(self, level: int, text: bytes, _: object) -> None:
-        if self.echo:
-            sys.stderr.write(text.decode(errors="replace"))
-            sys.stderr.flush()
+        if self._echo and sys.stderr is not None:
+            with suppress(OSError):  # a lost echo loses nothing else
+                sys.stderr.write(text.decode(errors="replace"))
+                sys.stderr.flush()
         if level != CONTINUED:
             self._level = level
         self._partial += text.decode(errors="replace")

@@ -8,7 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dspark_cli.contract import DrafterShape, TargetShape
-from dspark_cli.metadata import Fingerprint
+from dspark_cli.errors import ContractError, DsparkError
+from dspark_cli.plan import Survey
+from dspark_cli.render.messages import error_as_json
 from dspark_cli.sizes import ContextSizes, Sizes
 from dspark_cli.stats import JsonObject
 
@@ -26,42 +28,56 @@ DIALECTS = {
 class Inspection:
     """Everything that metadata says about a pair, or about a target alone."""
 
-    target: TargetShape
-    target_fingerprint: Fingerprint
-    drafter: DrafterShape | None
-    drafter_fingerprint: Fingerprint | None
-    sizes: Sizes | None  # None where the two do not fit
-    disagreements: tuple[str, ...]
+    survey: Survey
+    problem: DsparkError | None  # what a run would be refused for, by this machine's memory too
+
+    @property
+    def disagreements(self) -> tuple[str, ...]:
+        """Why drafter and target do not belong together."""
+        return self.problem.messages if isinstance(self.problem, ContractError) else ()
+
+    @property
+    def refusal(self) -> DsparkError | None:
+        """What else keeps a run from beginning."""
+        return None if self.disagreements else self.problem
 
     def as_json(self) -> JsonObject:
-        drafter = self.drafter
+        survey, drafter = self.survey, self.survey.drafter
+        fingerprint = survey.drafter_fingerprint
         return {
-            "target": {**self.target_fingerprint.as_json(), **_target_json(self.target)},
+            "target": {**survey.target_fingerprint.as_json(), **_target_json(survey.target)},
             "drafter": {
-                **(self.drafter_fingerprint.as_json() if self.drafter_fingerprint else {}),
+                **(fingerprint.as_json() if fingerprint else {}),
                 **_drafter_json(drafter),
             }
             if drafter
             else None,
-            "sizes": _sizes_json(self.sizes) if self.sizes else None,
+            "sizes": _sizes_json(survey.sizes) if survey.sizes else None,
             "fits": not self.disagreements if drafter else None,
             "disagreements": list(self.disagreements),
+            "refusal": error_as_json(self.refusal) if self.refusal else None,
+            "warnings": list(survey.warnings),
         }
 
 
 def inspection_table(inspection: Inspection) -> RenderableType:
-    parts: list[RenderableType] = [_target_table(inspection.target)]
-    if inspection.drafter is not None:
-        parts.append(_drafter_table(inspection.drafter))
-    if inspection.sizes is not None:
-        parts.append(_sizes_table(inspection.sizes))
+    survey = inspection.survey
+    parts: list[RenderableType] = [_target_table(survey.target)]
+    if survey.drafter is not None:
+        parts.append(_drafter_table(survey.drafter))
+    if survey.sizes is not None:
+        parts.append(_sizes_table(survey.sizes))
     if inspection.disagreements:
         parts += [
             Text.assemble(("does not fit: ", "bold red"), text)
             for text in inspection.disagreements
         ]
-    elif inspection.drafter is not None:
+    elif survey.drafter is not None:
         parts.append(Text.assemble(("fits", "bold green")))
+    if inspection.refusal is not None:
+        parts.append(Text.assemble(("cannot run: ", "bold red"), str(inspection.refusal)))
+    if inspection.problem is not None and inspection.problem.hint:
+        parts.append(Text.assemble(("hint: ", "dim"), inspection.problem.hint))
     return Group(*parts)
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import BinaryIO
 
 from dspark_cli.events import Report, Text
-from dspark_cli.render.streams import writing_answer
+from dspark_cli.render.streams import write_answer
 from dspark_cli.stats import JsonObject
 
 
@@ -17,18 +17,13 @@ class JsonWriter:
         self._out = out
 
     def write(self, document: JsonObject, *, indent: int | None = None) -> None:
-        """Raises ReaderGoneError when nobody reads, DsparkError for any other failure."""
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
-        # A lone surrogate in a file's name cannot be UTF-8; JSON's own escape can say it.
-        with writing_answer():
-            self._out.write(text.encode(errors="backslashreplace") + b"\n")
-            self._out.flush()
+        """Raises ReaderGoneError when nobody reads, StdoutError for any other failure."""
+        self.write_line(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent))
 
     def write_line(self, text: str) -> None:
         """One line of plain text, with the same care."""
-        with writing_answer():
-            self._out.write(text.encode(errors="backslashreplace") + b"\n")
-            self._out.flush()
+        # A lone surrogate in a file's name cannot be UTF-8; JSON's own escape can say it.
+        write_answer(self._out, text.encode(errors="backslashreplace") + b"\n")
 
 
 class JsonLines:
@@ -42,12 +37,10 @@ class JsonLines:
             self._writer.write(_as_json(report))
 
 
-class Silent:
-    """``--json``: the run happens, its result is written afterwards."""
-
-    def show(self, reports: Iterable[Report]) -> None:
-        for _ in reports:
-            pass
+def exhaust(reports: Iterable[Report]) -> None:
+    """Let the run happen; its result is written afterwards."""
+    for _ in reports:
+        pass
 
 
 def _as_json(report: Report) -> JsonObject:

@@ -1,12 +1,15 @@
 """Progress on a terminal's stderr: loading and a long prompt; silent anywhere else."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -14,7 +17,6 @@ from rich.progress import (
 )
 
 from dspark_cli.events import Prefill, Report
-from dspark_cli.render.messages import stderr_console
 
 
 class LiveProgress:
@@ -69,19 +71,25 @@ class CheckProgress:
         self._progress.update(self._task, advance=1, tau=shown)
 
 
+def stderr_bars(*columns: ProgressColumn, transient: bool = True) -> Progress:
+    """Bars on stderr where that is a terminal, and nothing anywhere else."""
+    return Progress(
+        *columns,
+        console=Console(stderr=True, highlight=False),
+        transient=transient,
+        disable=sys.stderr is None or not sys.stderr.isatty(),
+    )
+
+
 @contextmanager
 def check_progress(prompts: int) -> Iterator[CheckProgress]:
     """A bar on stderr for the length of the block; nothing where stderr is no terminal."""
-    console = stderr_console()
-    bar = Progress(
+    bar = stderr_bars(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("tau {task.fields[tau]}"),
         TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
     )
     with bar:
         yield CheckProgress(bar, prompts)
@@ -90,14 +98,10 @@ def check_progress(prompts: int) -> Iterator[CheckProgress]:
 @contextmanager
 def live_progress() -> Iterator[LiveProgress]:
     """Bars on stderr for the length of the block; nothing at all where stderr is no terminal."""
-    console = stderr_console()
-    bars = Progress(
+    bars = stderr_bars(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
     )
     with bars:
         yield LiveProgress(bars)

@@ -1,14 +1,16 @@
 """Errors, warnings and hints, in words or as JSON."""
 
-import json
+import io
 import sys
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dspark_cli.errors import BUG_EXIT_CODE, DsparkError
-from dspark_cli.render.streams import writing_answer
+from dspark_cli.errors import BugError, DsparkError, ReaderGoneError, StdoutError
+from dspark_cli.render.jsonl import JsonWriter
+from dspark_cli.render.streams import answer_stream, write_answer, write_aside
+from dspark_cli.stats import JsonObject
 
 
 class Messages(Protocol):
@@ -18,25 +20,49 @@ class Messages(Protocol):
     def bug(self, traceback: str) -> None: ...
 
 
-def stderr_console() -> Console:
-    """Made anew for each use, so that it follows whatever stderr is at that moment.
+def show_answer(table: RenderableType) -> None:
+    """Print the answer of a command whose answer is a table."""
+    page = Page(sys.stdout)
+    Console(file=page, highlight=False).print(table)
+    page.show()
+
+
+class Page(io.StringIO):
+    """Takes what Rich writes and looks like the stream that will get it.
+
+    Where nobody reads a stream, Rich itself would end the process, with exit code 1.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def show(self) -> None:
+        """Put it on stdout, which it was made for."""
+        data = self.getvalue().encode(self.encoding, errors="backslashreplace")
+        write_answer(answer_stream(), data)
+
+
+def tell(what: RenderableType) -> None:
+    """Print on stderr.
 
     A terminal's lines break between words; a file's lines are sentences, whole for grep.
     """
-    return Console(
-        stderr=True, highlight=False, soft_wrap=sys.stderr is None or not sys.stderr.isatty()
-    )
-
-
-def show_answer(table: RenderableType) -> None:
-    """Print the answer of a command whose answer is a table."""
-    with writing_answer():
-        Console(highlight=False).print(table)
+    page = Page(sys.stderr)
+    Console(file=page, highlight=False, soft_wrap=not page.isatty()).print(what)
+    write_aside(page.getvalue())
 
 
 def say(kind: str, message: str, style: str) -> None:
     """One line on stderr: a coloured word and a sentence that is never markup."""
-    stderr_console().print(Text.assemble((f"{kind}: ", style), message))
+    tell(Text.assemble((f"{kind}: ", style), message))
 
 
 def warn(message: str) -> None:
@@ -57,13 +83,13 @@ class PlainMessages:
     def error(self, error: DsparkError) -> None:
         for message in error.messages:
             say("error", message, "bold red")
-        for line in getattr(error, "log", ()):
+        for line in error.log:
             say("llama.cpp", line, "dim")
         if error.hint:
             hint(error.hint)
 
     def bug(self, traceback: str) -> None:
-        sys.stderr.write(traceback)
+        write_aside(traceback)
         say("error", "this is a bug in dspark; the lines above say where", "bold red")
 
 
@@ -71,31 +97,23 @@ class JsonMessages:
     """One JSON object on stdout, for programs that read it anyway."""
 
     def error(self, error: DsparkError) -> None:
-        self._print(
-            {
-                "message": str(error),
-                "messages": list(error.messages),
-                "hint": error.hint,
-                "exit_code": error.exit_code,
-                "log": list(getattr(error, "log", ())),
-            }
-        )
+        try:
+            JsonWriter(answer_stream()).write({"error": error_as_json(error)})
+        except (StdoutError, ReaderGoneError):  # the sentence goes where it may be seen
+            say("error", str(error), "bold red")
 
     def bug(self, traceback: str) -> None:
         last = traceback.strip().rsplit("\n", 1)[-1]
-        sys.stderr.write(traceback)
-        self._print(
-            {
-                "message": f"this is a bug in dspark: {last}",
-                "messages": [f"this is a bug in dspark: {last}"],
-                "hint": None,
-                "exit_code": BUG_EXIT_CODE,
-                "log": [],
-            }
-        )
+        write_aside(traceback)
+        self.error(BugError(f"this is a bug in dspark: {last}"))
 
-    def _print(self, error: dict[str, object]) -> None:
-        try:
-            print(json.dumps({"error": error}), flush=True)
-        except OSError:  # nobody can read stdout, so the sentence goes where it may be seen
-            say("error", str(error["message"]), "bold red")
+
+def error_as_json(error: DsparkError) -> JsonObject:
+    """The error's keys as the README documents them."""
+    return {
+        "message": str(error),
+        "messages": list(error.messages),
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+        "log": list(error.log),
+    }

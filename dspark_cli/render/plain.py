@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 from dspark_cli.events import Report, Text
-from dspark_cli.render.streams import writing_answer
+from dspark_cli.render.streams import write_answer
 
 GREEN, RESET = b"\x1b[32m", b"\x1b[0m"
 
@@ -18,14 +18,15 @@ class PlainText:
         self.newline_needed = False
 
     def show(self, reports: Iterable[Report]) -> None:
-        """Raises ReaderGoneError when nobody reads, DsparkError for any other failure."""
+        """Raises ReaderGoneError when nobody reads, StdoutError for any other failure."""
         for report in reports:
             if isinstance(report, Text):
                 marked = self._color and report.drafted
-                self._write(GREEN + report.data + RESET if marked else report.data)
+                write_answer(self._out, GREEN + report.data + RESET if marked else report.data)
                 self.newline_needed = not report.data.endswith(b"\n")
 
-    def _write(self, data: bytes) -> None:
-        with writing_answer():
-            self._out.write(data)
-            self._out.flush()
+    def end_line(self) -> None:
+        """Begin a new line unless the text has."""
+        if self.newline_needed:
+            write_answer(self._out, b"\n")
+            self.newline_needed = False

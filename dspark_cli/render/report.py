@@ -49,7 +49,11 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
     table.add_column(style="dim")
     rows: list[tuple[str, str, str]] = [
         ("n_prompt", str(statistics.n_prompt), "tokens"),
-        ("n_predict", str(statistics.n_predict), f"tokens, end: {statistics.finish_reason}"),
+        (
+            "n_predict",
+            str(statistics.n_predict),
+            f"tokens, end: {statistics.finish_reason or 'failed'}",
+        ),
         ("rounds", str(statistics.rounds), f"{statistics.num_plain_steps} without a draft"),
     ]
     if drafting:
@@ -62,7 +66,7 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
             ),
             ("n_accept", str(statistics.num_accepted_draft_tokens), "kept"),
             ("accept", percent(statistics.draft_acceptance_rate), "n_accept / n_drafted"),
-            ("tau", number(statistics.mean_acceptance_length), "tokens per drafted round"),
+            ("tau", number(statistics.mean_acceptance_length), "1 + accepted per drafted round"),
         ]
         if statistics.mean_confidence is not None:
             rows.append(("confidence", number(statistics.mean_confidence), "mean"))

@@ -1,40 +1,52 @@
-"""stdout as the place of the answer: its failures in words, its end in peace."""
+"""stdout as the place of the answer, stderr as a courtesy: failures in words, an end in peace."""
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import BinaryIO
 
-from dspark_cli.errors import DsparkError, ReaderGoneError
+from dspark_cli.errors import ReaderGoneError, StdoutError
 
 
 def answer_stream() -> BinaryIO:
-    """The bytes of stdout; raises DsparkError where the shell has closed it."""
+    """The bytes of stdout; raises StdoutError where the shell has closed it."""
     if sys.stdout is None:
-        raise DsparkError("the answer cannot be written to stdout: it is closed")
+        raise StdoutError("the answer cannot be written to stdout: it is closed")
     return sys.stdout.buffer
 
 
-@contextmanager
-def writing_answer() -> Iterator[None]:
-    """Turn a full disk or a lost permission into a sentence, a closed pipe into an early end."""
+def write_answer(out: BinaryIO, data: bytes) -> None:
+    """Write to stdout at once.
+
+    Raises ReaderGoneError where nobody reads, StdoutError for a full disk or a lost permission.
+    """
     try:
-        yield
+        out.write(data)
+        out.flush()
     except BrokenPipeError:
         raise ReaderGoneError from None
     except OSError as error:
-        raise DsparkError(f"the answer cannot be written to stdout: {error.strerror}") from None
+        raise StdoutError(f"the answer cannot be written to stdout: {error.strerror}") from None
 
 
-def leave_stdout() -> None:
+def write_aside(text: str) -> None:
+    """Say something on stderr if it can be heard; no run fails because it cannot."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def leave_streams() -> None:
     """Write what is left, or let it go: the exit code is decided, nothing may change it now.
 
     Without this the interpreter's own last flush would fail, print a complaint and exit with 120.
     """
-    if sys.stdout is None:
-        return
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

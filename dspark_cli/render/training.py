@@ -1,14 +1,16 @@
 """How far a training is: a bar on a terminal, a line now and then in a log file."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich import box
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
-from dspark_cli.render.messages import stderr_console
+from dspark_cli.render.live import stderr_bars
+from dspark_cli.render.messages import tell
 from dspark_cli.stats import JsonObject
 
 SECONDS_BETWEEN_LINES = 20.0  # where stderr is no terminal
@@ -17,10 +19,9 @@ SECONDS_BETWEEN_LINES = 20.0  # where stderr is no terminal
 class TrainingProgress:
     """One step under way; called with what is done, what is wanted, and a remark."""
 
-    def __init__(self, bar: Progress, step: str, unit: str, say: Callable[[str], None]) -> None:
+    def __init__(self, bar: Progress, step: str, unit: str) -> None:
         self._bar = bar
         self._unit = unit
-        self._say = say
         self._step = step
         self._task = bar.add_task(step, total=None, rate="", remark="")
         self._clock = time.monotonic
@@ -38,25 +39,23 @@ class TrainingProgress:
             self._next_line = now + SECONDS_BETWEEN_LINES
             left = f"{(total - done) / rate / 60:.0f} min left" if rate > 0 else ""
             parts = [f"{self._step} {min(done / total, 1):.0%}", remark, shown, left]
-            self._say(", ".join(part for part in parts if part))
+            tell(Text(", ".join(part for part in parts if part)))
 
 
 @contextmanager
 def training_progress(step: str, unit: str) -> Iterator[TrainingProgress]:
     """Show one step on stderr for the length of the block."""
-    console = stderr_console()
-    bar = Progress(
+    bar = stderr_bars(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[rate]}"),
         TextColumn("[dim]{task.fields[remark]}[/]"),
         TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
+        transient=False,
     )
     with bar:
-        yield TrainingProgress(bar, step, unit, lambda line: console.print(line, markup=False))
+        yield TrainingProgress(bar, step, unit)
 
 
 def training_table(report: JsonObject) -> Table:

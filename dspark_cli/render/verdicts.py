@@ -152,7 +152,7 @@ def summary_table(summary: Summary) -> Table:
     ]
     if statistics is not None:
         rows += [
-            ("tau", number(statistics.mean_acceptance_length), "tokens per drafted round"),
+            ("tau", number(statistics.mean_acceptance_length), "1 + accepted per drafted round"),
             ("accept", percent(statistics.draft_acceptance_rate), "of the scored draft tokens"),
         ]
     for row in rows:
