@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 
 import grammar
-import llama_cpp
 import numpy as np
 import torch
 from model import Target, read_gguf
@@ -22,10 +21,12 @@ from tokenizers import Tokenizer
 from train_target import HELD_OUT_STEP, text_seed
 from vocabulary import BOS, EOS, read_vocabulary
 
+from dspark_cli import Pair, PairOptions, open_pair
+
 PROMPTS = ("Once upon a time", "def ", "12 + 7 =", "German:", "Count by 2:", "Dear ")
 GREEDY_TOKENS = 120
 TOKENIZED_TEXTS = 500
-PERPLEXITY_TEXTS = 100
+PERPLEXITY_TEXTS = 50
 NEAR = 0.25  # logits; rounding to 8 bits moves a logit by a tenth
 PERPLEXITY_TOLERANCE = 0.01  # relative
 
@@ -34,42 +35,38 @@ def disagreements(path: Path, seed: int) -> Iterator[str]:
     """Print what was measured, and say everything that is not as it should be."""
     tokenizer = read_vocabulary(path).tokenizer()
     model = read_gguf(path)
-    llama = llama_cpp.Llama(str(path), n_ctx=0, logits_all=True, verbose=False)
     texts = list(islice(grammar.texts(text_seed(seed, HELD_OUT_STEP)), TOKENIZED_TEXTS))
 
-    yield from token_disagreements(llama, tokenizer, texts)
-    for prompt in PROMPTS:
-        yield from greedy_disagreements(llama, model, tokenizer, prompt)
-    yield from perplexity_disagreements(llama, model, tokenizer, texts[:PERPLEXITY_TEXTS])
+    with open_pair(PairOptions(path)) as alone:
+        yield from token_disagreements(alone, tokenizer, texts)
+        for prompt in PROMPTS:
+            yield from greedy_disagreements(alone, model, tokenizer, prompt)
+        yield from perplexity_disagreements(alone, model, tokenizer, texts[:PERPLEXITY_TEXTS])
 
 
-def token_disagreements(
-    llama: llama_cpp.Llama, tokenizer: Tokenizer, texts: list[str]
-) -> Iterator[str]:
+def token_disagreements(alone: Pair, tokenizer: Tokenizer, texts: list[str]) -> Iterator[str]:
     count = 0
     for text in texts:
         ours = [BOS, *tokenizer.encode(text).ids]
-        theirs = llama.tokenize(text.encode())
+        theirs = alone.vocabulary.tokenize(text, add_special=True, parse_special=False)
         count += len(ours)
         if ours != theirs:
             yield f"tokens of {text!r}: {ours} here, {theirs} in llama.cpp"
-        if llama.detokenize(theirs[1:]).decode() != text:
+        if b"".join(map(alone.vocabulary.piece, theirs)) != text.encode():
             yield f"text of {theirs}: not {text!r} in llama.cpp"
     print(f"tokenized {len(texts)} texts, {count} tokens")
 
 
 def greedy_disagreements(
-    llama: llama_cpp.Llama, model: Target, tokenizer: Tokenizer, prompt: str
+    alone: Pair, model: Target, tokenizer: Tokenizer, prompt: str
 ) -> Iterator[str]:
     tokens = [BOS, *tokenizer.encode(prompt).ids]
-    said: list[int] = []
-    llama.reset()
-    llama.eval(tokens)
-    while len(said) < GREEDY_TOKENS and EOS not in said:
-        said.append(int(llama.scores[llama.n_tokens - 1].argmax()))
-        llama.eval(said[-1:])
+    said = [int(llama_logits(alone, tokens)[-1].argmax())]
+    while len(said) < GREEDY_TOKENS and said[-1] != EOS:
+        scored = alone.target.score(said[-1:], len(tokens) + len(said) - 1)
+        said.append(int(scored.logits[0].argmax()))
 
-    judged = logits_of(model, tokens + said)[len(tokens) - 1 : -1]
+    judged = torch_logits(model, tokens + said)[len(tokens) - 1 : -1]
     short = judged.max(axis=-1) - judged[np.arange(len(said)), said]
     print(
         f"{prompt!r}: {len(said)} greedy tokens, {np.count_nonzero(short)} not the first choice "
@@ -80,15 +77,17 @@ def greedy_disagreements(
 
 
 def perplexity_disagreements(
-    llama: llama_cpp.Llama, model: Target, tokenizer: Tokenizer, texts: list[str]
+    alone: Pair, model: Target, tokenizer: Tokenizer, texts: list[str]
 ) -> Iterator[str]:
     surprises = []
     for text in texts:
         tokens = [BOS, *tokenizer.encode(text).ids, EOS]
-        llama.reset()
-        llama.eval(tokens)
-        theirs = np.array(llama.scores[: len(tokens)], dtype=np.float64)
-        surprises.append((surprise(logits_of(model, tokens), tokens), surprise(theirs, tokens)))
+        surprises.append(
+            (
+                surprise(torch_logits(model, tokens), tokens),
+                surprise(llama_logits(alone, tokens), tokens),
+            )
+        )
     here, there = (
         np.exp(np.concatenate(column).mean()) for column in zip(*surprises, strict=True)
     )
@@ -97,7 +96,14 @@ def perplexity_disagreements(
         yield f"perplexity: {here:.4f} here, {there:.4f} in llama.cpp"
 
 
-def logits_of(model: Target, tokens: list[int]) -> np.ndarray:
+def llama_logits(alone: Pair, tokens: list[int]) -> np.ndarray:
+    """Read a text from its beginning, token by token."""
+    alone.clear()
+    rows = [alone.target.score([token], place).logits[0] for place, token in enumerate(tokens)]
+    return np.stack(rows).astype(np.float64)
+
+
+def torch_logits(model: Target, tokens: list[int]) -> np.ndarray:
     with torch.no_grad():
         return model(torch.tensor([tokens]))[0].double().numpy()
 

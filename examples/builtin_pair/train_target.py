@@ -10,6 +10,7 @@ folder; the same command goes on where it was stopped.
 import argparse
 import json
 import math
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -28,7 +29,9 @@ VOCABULARY_TEXTS = 20_000  # enough that every word of the grammar is common
 TOKENS_PER_STEP = 4096
 ROW = 256  # a long story fits
 LONG_ROW = 2048  # the whole context: many texts, one after the other
-LONG_SHARE = 0.15  # of the time, at the end
+LONG_SHARE = 0.1  # of the time, at the end
+CUT_SHARE = 0.3  # of the texts
+CUT_SPACES = 6
 PEAK_RATE = 2e-3
 WARM_UP = 0.02  # of the time
 LAST_RATE = 0.02  # of the peak
@@ -52,11 +55,26 @@ class Progress:
 def rows(tokenizer: Tokenizer, seed: int, length: int) -> Iterator[list[int]]:
     """Fill rows with whole texts from their beginning; only the last text of a row is cut."""
     row: list[int] = []
+    chance = grammar.Chance(seed)
     for text in grammar.texts(seed):
-        row += [BOS, *tokenizer.encode(text).ids, EOS]
+        encoded = tokenizer.encode_batch(cut(text, chance))
+        row += [BOS, *(token for piece in encoded for token in piece.ids), EOS]
         if len(row) > length:
             yield row[: length + 1]
             row = []
+
+
+def cut(text: str, chance: grammar.Chance) -> list[str]:
+    """Part some texts in two, half of them behind one of their first spaces.
+
+    A prompt may end where the tokens of a whole text never do: in a word, or after ``def ``.
+    """
+    if not chance.happens(CUT_SHARE):
+        return [text]
+    spaces = [place.end() for place in islice(re.finditer(" ", text), CUT_SPACES)]
+    early = bool(spaces) and chance.happens(0.5)
+    at = chance.pick(spaces) if early else chance.number(1, len(text) - 1)
+    return [text[:at], text[at:]]
 
 
 def batch(tokenizer: Tokenizer, seed: int, length: int, count: int) -> Tensor:
