@@ -899,7 +899,7 @@ def other_languages(chance: Chance) -> str:
 
 # Weights per text; a story is two to three times as long as anything else. A sum looks easy and
 # is the last to be learned: a table only counts on, so sums in no order are told most.
-KINDS: dict[Callable[[Chance], str], float] = {story: 40, sums: 80, code: 20, other_languages: 10}
+KINDS: dict[Callable[[Chance], str], float] = {story: 60, sums: 50, code: 25, other_languages: 10}
 
 
 if __name__ == "__main__":
