@@ -25,7 +25,7 @@ from dspark_cli.models import installed_smollm2
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-EXAMPLES = sorted((ROOT / "examples").iterdir())
+EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_file())
 
 needs_smollm2 = pytest.mark.skipif(installed_smollm2() is None, reason="needs the extra smollm2")
 
