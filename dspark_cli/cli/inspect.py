@@ -13,7 +13,7 @@ from dspark_cli.render.streams import answer_stream
 
 
 def inspect(
-    model: params.Model,
+    model: params.Model = None,
     model_draft: params.Draft = None,
     no_draft: params.NoDraft = False,
     spec_draft_n_max: params.DraftMax = None,

@@ -3,16 +3,28 @@
 from pathlib import Path
 
 from dspark_cli.errors import UsageError
-from dspark_cli.models import drafter_of, find_drafter, find_target
+from dspark_cli.models import BUILTIN, drafter_of, find_drafter, find_target
+from dspark_cli.render.messages import note
+
+DEMONSTRATION = (
+    "no -m given: this is the built-in demonstration pair, a model of 5 million weights that "
+    "tells little stories; -m FILE -md FILE runs your own"
+)
 
 
 def pair_paths(
-    model: str, draft: str | None, *, no_draft: bool = False
+    model: str | None, draft: str | None, *, no_draft: bool = False
 ) -> tuple[Path, Path | None]:
     """The target's path and the drafter's, None for plain decoding.
 
-    Plain decoding is never a silent fallback: a target without a drafter needs ``--no-draft``.
+    No model at all means the built-in pair, and says so. Plain decoding is never a silent
+    fallback: a target without a drafter needs ``--no-draft``.
     """
+    if model is None:
+        if draft is not None:
+            raise UsageError("-md was given without -m", hint="give its target with -m FILE")
+        note(DEMONSTRATION)
+        model = BUILTIN
     if no_draft and draft is not None:
         raise UsageError("-md and --no-draft contradict each other")
     target = find_target(model)
@@ -27,8 +39,10 @@ def pair_paths(
     return target, find_drafter(drafter)
 
 
-def inspected_paths(model: str, draft: str | None, *, no_draft: bool) -> tuple[Path, Path | None]:
+def inspected_paths(
+    model: str | None, draft: str | None, *, no_draft: bool
+) -> tuple[Path, Path | None]:
     """The same for a look at the files, which may be the target alone."""
-    if draft is None and drafter_of(model) is None:
+    if model is not None and draft is None and drafter_of(model) is None:
         no_draft = True
     return pair_paths(model, draft, no_draft=no_draft)

@@ -31,8 +31,25 @@ def option(*names: str, help: str, panel: str, **rest: object) -> object:  # noq
 
 
 Model = Annotated[
+    str | None,
+    option(
+        "-m",
+        "--model",
+        help="Target GGUF, [b]smollm2[/b] or [b]builtin[/b].  [dim]default: builtin, a small "
+        "demonstration pair[/dim]",
+        panel=MODELS,
+        metavar="FILE",
+    ),
+]
+TrainedModel = Annotated[
     str,
-    option("-m", "--model", help="Target GGUF, or [b]smollm2[/b].", panel=MODELS, metavar="FILE"),
+    option(
+        "-m",
+        "--model",
+        help="Target GGUF, [b]smollm2[/b] or [b]builtin[/b].",
+        panel=MODELS,
+        metavar="FILE",
+    ),
 ]
 Draft = Annotated[
     str | None,
@@ -40,7 +57,7 @@ Draft = Annotated[
         "-md",
         "--model-draft",
         "--spec-draft-model",
-        help="Drafter GGUF, or [b]smollm2[/b]; a named target brings its own.",
+        help="Drafter GGUF, [b]smollm2[/b] or [b]builtin[/b]; a named target brings its own.",
         panel=MODELS,
         metavar="FILE",
     ),

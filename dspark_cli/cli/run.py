@@ -40,7 +40,7 @@ CONTEXT_SHIFT_REFUSED = "ctx_shift is not supported with draft-dspark capture, i
 
 
 def run(
-    model: params.Model,
+    model: params.Model = None,
     model_draft: params.Draft = None,
     prompt: params.PromptText = None,
     file: params.PromptFile = None,

@@ -46,7 +46,7 @@ class OutTypeChoice(str, Enum):
 
 
 def train(
-    model: params.Model,
+    model: params.TrainedModel,
     out: Annotated[
         Path,
         params.option("-o", "--out", help="The drafter to write.", panel=params.MODELS),
