@@ -48,7 +48,7 @@ def drafter_of(target_name: str) -> str | None:
 
 def is_name(name: str) -> bool:
     """Whether ``name`` is one of ours; a file of that name comes first."""
-    return name in DRAFTERS and not Path(name).exists()
+    return name in DRAFTERS and not Path(name).is_file()
 
 
 def installed_smollm2() -> Path | None:

@@ -66,6 +66,7 @@ def write_drafter(
     except OSError as error:
         raise DsparkError(f"{out}: cannot be written: {error.strerror}") from None
     finally:
+        writer.close()  # a second time does nothing
         beside.unlink(missing_ok=True)
 
 

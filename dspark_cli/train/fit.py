@@ -40,7 +40,11 @@ WEIGHT_DECAY = 0.01
 BETAS = (0.9, 0.95)
 CLIP = 1.0  # norm of the gradient
 SECONDS_BETWEEN_CHECKPOINTS = 120.0
-SECONDS_BETWEEN_JUDGEMENTS = 300.0
+MOMENTS = 12  # of the learning curve, in a fit of ordinary length
+SECONDS_BETWEEN_JUDGEMENTS = (15.0, 300.0)  # at least, at most
+# The confidence head is a linear probe of rows that it does not change: it may learn faster, and
+# its bias has far to go in the few steps of a short fit.
+CONFIDENCE_SPEED = 10.0  # times the learning rate
 ROWS_AT_ONCE = 2048  # of logits, when held-out answers are judged
 BF16_GAIN = 1.3  # times faster, from which bf16 is worth its rounding
 
@@ -156,6 +160,25 @@ def held_out(dataset: Dataset) -> tuple[list[int], list[int]]:
     return learned, judged
 
 
+def _parameter_groups(drafter: TrainedDrafter) -> list[dict[str, Any]]:
+    """Matrices shrink a little, vectors do not, the confidence head is quick."""
+    confidence = {id(drafter.get(name)) for name in ("conf_proj.weight", "conf_proj.bias")}
+    others = [p for p in drafter.parameters() if id(p) not in confidence]
+    return [
+        {
+            "params": [p for p in others if p.ndim > 1],
+            "weight_decay": WEIGHT_DECAY,
+            "speed": 1.0,
+        },
+        {"params": [p for p in others if p.ndim == 1], "weight_decay": 0.0, "speed": 1.0},
+        {
+            "params": [p for p in drafter.parameters() if id(p) in confidence],
+            "weight_decay": 0.0,
+            "speed": CONFIDENCE_SPEED,
+        },
+    ]
+
+
 class Fit:
     """One drafter being taught."""
 
@@ -180,13 +203,8 @@ class Fit:
         self._checkpoint = checkpoint
         self._random = np.random.default_rng(options.seed)
         self._draft_index = draft_index(self.drafter)
-        matrices = [p for p in drafter.parameters() if p.ndim > 1]
-        vectors = [p for p in drafter.parameters() if p.ndim == 1]
         self._optimiser = torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": WEIGHT_DECAY},
-                {"params": vectors, "weight_decay": 0.0},
-            ],
+            _parameter_groups(drafter),
             lr=options.learning_rate,
             betas=BETAS,
             fused=True,
@@ -203,11 +221,12 @@ class Fit:
         wanted = self._options.minutes
         clock = time.monotonic
         last = saved = judged = clock()
+        least, most = SECONDS_BETWEEN_JUDGEMENTS
+        between = min(max(wanted * 60 / MOMENTS, least), most)
         losses: list[float] = []
         hits: list[float] = []
-        remark = self._remark()
         while self.minutes < wanted:
-            progress(self.minutes, wanted, remark)
+            progress(self.minutes, wanted, self._remark())
             loss, hit = self._learn(self._rate())
             losses.append(loss)
             hits.append(hit)
@@ -217,9 +236,9 @@ class Fit:
             if interrupted:
                 self._save()
                 raise InterruptedRunError
-            if now - judged > SECONDS_BETWEEN_JUDGEMENTS:
+            if now - judged > between:
                 self._judge_moment(losses, hits)
-                remark, judged = self._remark(), clock()
+                judged = clock()
             if now - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 self._save()
                 saved = clock()
@@ -241,7 +260,7 @@ class Fit:
         if not self.curve:
             return f"step {self.step}"
         moment = self.curve[-1]
-        return f"step {moment.step}, loss {moment.loss:.3f}, held-out tau {moment.tau:.2f}"
+        return f"step {self.step}, loss {moment.loss:.3f}, held-out tau {moment.tau:.2f}"
 
     def _judge_moment(self, losses: list[float], hits: list[float]) -> None:
         judgement = self.judge(self._judged[:JUDGED_ON_THE_WAY])
@@ -281,7 +300,7 @@ class Fit:
                 markov_head=self.drafter.get("markov_w2.weight"),
             )
         for group in self._optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["speed"]
         self._optimiser.zero_grad(set_to_none=True)
         loss.total.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), CLIP)

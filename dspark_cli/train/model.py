@@ -42,7 +42,7 @@ class TrainedDrafter(nn.Module):
     ) -> None:
         super().__init__()
         self.design = design
-        weights = {**weights, FUSION: weights[FUSION] * tap_scale}
+        weights = {**weights, FUSION: (weights[FUSION] * tap_scale).astype(np.float32)}
         shapes = shapes_of(design, len(head))
         self.weights = nn.ParameterDict(
             {
