@@ -2,13 +2,14 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
+from dspark_cli.cli import train_params as options
 from dspark_cli.cli.llama import require_llama, require_torch
 from dspark_cli.errors import INTERRUPTED_EXIT_CODE, InterruptedRunError, UsageError
+from dspark_cli.metadata import read_metadata
 from dspark_cli.models import find_target
 from dspark_cli.render.jsonl import JsonWriter
 from dspark_cli.render.messages import note, show_answer, warn
@@ -23,150 +24,42 @@ if TYPE_CHECKING:
 GIB = 2**30
 
 
-class Step(str, Enum):
-    all = "all"
-    collect = "collect"
-    fit = "fit"
-    export = "export"
-
-
 STEPS = {
-    Step.all: ("collect", "fit", "export"),
-    Step.collect: ("collect",),
-    Step.fit: ("fit",),
-    Step.export: ("export",),
+    options.StepChoice.all: ("collect", "fit", "export"),
+    options.StepChoice.collect: ("collect",),
+    options.StepChoice.fit: ("fit",),
+    options.StepChoice.export: ("export",),
 }
 
 
-class OutTypeChoice(str, Enum):
-    f32 = "f32"
-    f16 = "f16"
-    q8_0 = "q8_0"
-    q4_0 = "q4_0"
+TORCH = {"fit", "export"}  # the steps that need PyTorch
 
 
 def train(
     model: params.TrainedModel,
-    out: Annotated[
-        Path,
-        params.option("-o", "--out", help="The drafter to write.", panel=params.MODELS),
-    ],
-    step: Annotated[
-        Step, params.option("--step", help="Do only this step.", panel=params.TRAINING)
-    ] = Step.all,
-    resume: Annotated[
-        Path | None,
-        params.option(
-            "--resume",
-            help="Go on in this folder of an earlier training.",
-            panel=params.TRAINING,
-            metavar="DIR",
-        ),
-    ] = None,
-    work: Annotated[
-        Path | None,
-        params.option(
-            "--work",
-            help="Folder for dataset, checkpoints and report.  [dim]default: OUT.train[/dim]",
-            panel=params.TRAINING,
-            metavar="DIR",
-        ),
-    ] = None,
-    prompts: Annotated[
-        Path | None,
-        params.option(
-            "--prompts",
-            help="What the target is asked, as in [b]run[/b].  [dim]default: built-in prompts, or "
-            "none where the target has no chat template[/dim]",
-            panel=params.COLLECT,
-            metavar="FILE",
-        ),
-    ] = None,
-    tokens: Annotated[
-        int,
-        params.option(
-            "--tokens", help="Tokens of prompts and answers to collect.", panel=params.COLLECT
-        ),
-    ] = 300_000,
-    answer_tokens: Annotated[
-        int, params.option("--answer-tokens", help="The longest answer.", panel=params.COLLECT)
-    ] = 256,
-    lanes: Annotated[
-        int, params.option("--lanes", help="Answers per batch.", panel=params.COLLECT)
-    ] = 32,
-    max_disk: Annotated[
-        float | None,
-        params.option(
-            "--max-disk", help="The largest dataset.", panel=params.COLLECT, metavar="GIB"
-        ),
-    ] = None,
-    store_taps: Annotated[
-        bool,
-        params.option(
-            "--store-taps/--no-store-taps",
-            help="Keep taps on disk, or compute them again while fitting.",
-            panel=params.COLLECT,
-        ),
-    ] = True,
-    taps: Annotated[
-        str,
-        params.option(
-            "--taps",
-            help="Layers whose inputs the drafter reads, as 2,8,15, or [b]auto[/b].",
-            panel=params.DRAFTER,
-        ),
-    ] = "auto",
-    layers: Annotated[
-        int, params.option("--layers", help="Blocks of the drafter.", panel=params.DRAFTER)
-    ] = 2,
-    block_size: Annotated[
-        int, params.option("--block-size", help="Tokens per draft.", panel=params.DRAFTER)
-    ] = 5,
-    markov_rank: Annotated[
-        int, params.option("--markov-rank", help="Rank of the Markov head.", panel=params.DRAFTER)
-    ] = 64,
-    draft_vocab: Annotated[
-        int | None,
-        params.option(
-            "--draft-vocab",
-            help="Most frequent tokens that may be proposed; 0 is all.  [dim]default: "
-            "as many as make up 99 % of the answers[/dim]",
-            panel=params.DRAFTER,
-            min=0,
-        ),
-    ] = None,
-    start_from: Annotated[
-        Path | None,
-        params.option(
-            "--start-from",
-            help="An earlier drafter of the same target, whose weights are gone on with.",
-            panel=params.DRAFTER,
-            metavar="FILE",
-        ),
-    ] = None,
-    out_type: Annotated[
-        OutTypeChoice,
-        params.option("--out-type", help="How weights are stored.", panel=params.DRAFTER),
-    ] = OutTypeChoice.f16,
-    minutes: Annotated[
-        float,
-        params.option(
-            "--minutes", help="Minutes of fitting, all sessions together.", panel=params.FITTING
-        ),
-    ] = 30.0,
-    learning_rate: Annotated[
-        float, params.option("--learning-rate", help="At its highest.", panel=params.FITTING)
-    ] = 1e-3,
-    device: Annotated[
-        str, params.option("--device", help="auto, cpu, cuda or mps.", panel=params.FITTING)
-    ] = "auto",
-    seed: Annotated[
-        int, params.option("--seed", help="Of everything random.", panel=params.TRAINING)
-    ] = 0,
+    out: options.Out,
+    step: options.Step = options.StepChoice.all,
+    resume: options.Resume = None,
+    work: options.Work = None,
+    prompts: options.Prompts = None,
+    tokens: options.Tokens = 300_000,
+    answer_tokens: options.AnswerTokens = 256,
+    lanes: options.Lanes = 32,
+    max_disk: options.MaxDisk = None,
+    store_taps: options.StoreTaps = True,
+    taps: options.Taps = "auto",
+    layers: options.Layers = 2,
+    block_size: options.BlockSize = 5,
+    markov_rank: options.MarkovRank = 64,
+    draft_vocab: options.DraftVocab = None,
+    start_from: options.StartFrom = None,
+    out_type: options.OutType = options.OutTypeChoice.f16,
+    minutes: options.Minutes = 30.0,
+    learning_rate: options.LearningRate = 1e-3,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
     threads: params.Threads = None,
-    force: Annotated[
-        bool, params.option("--force", help="Replace OUT.", panel=params.TRAINING)
-    ] = False,
+    force: options.Force = False,
     json_document: params.Json = False,
 ) -> int:
     """Train a drafter for MODEL on the target's own words, and write it to OUT."""
@@ -176,11 +69,20 @@ def train(
     if "export" in steps and out.exists() and not force:
         raise UsageError(f"{out}: exists already", hint="give another name, or --force")
     require_llama()
-    if "fit" in steps or "export" in steps:
+    if TORCH & set(steps):
         require_torch()
     from dspark_cli.train.design import DesignOptions, design_drafter
     from dspark_cli.train.pipeline import CollectOptions, ExportOptions
+    from dspark_cli.train.questions import read_prompts
 
+    # An hour of collecting is a long wait for a misspelt name.
+    if prompts is not None:
+        read_prompts(prompts)
+    if start_from is not None:
+        read_metadata(start_from)
+    fit = None
+    if TORCH & set(steps):
+        fit = fit_options(minutes, learning_rate, seed, device, threads)
     training = Training(
         target=target,
         design=design_drafter(
@@ -200,15 +102,10 @@ def train(
             max_disk=None if max_disk is None else int(max_disk * GIB),
             threads=threads,
         ),
-        fit=fit_options(minutes, learning_rate, seed, device, threads)
-        if TORCH & set(steps)
-        else None,
+        fit=fit,
         export=ExportOptions(out_type=out_type.value, threads=threads),
     )
     return training.run(steps, json_document=json_document)
-
-
-TORCH = {"fit", "export"}  # the steps that need PyTorch
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +213,10 @@ def training_folder(out: Path, work: Path | None, resume: Path | None) -> Path:
 def fit_options(
     minutes: float, learning_rate: float, seed: int, device: str, threads: int | None
 ) -> "FitOptions":
-    from dspark_cli.train.fit import FitOptions
+    """Check what only PyTorch can check, before anything is collected."""
+    from dspark_cli.train.fit import FitOptions, choose_device
 
+    choose_device(device)
     return FitOptions(
         minutes=minutes,
         learning_rate=learning_rate,

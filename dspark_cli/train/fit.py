@@ -33,6 +33,7 @@ from dspark_cli.train.loss import Labels, loss_of
 from dspark_cli.train.model import TrainedDrafter
 
 HELD_OUT_EVERY = 20  # one prompt in so many is never trained on
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 FEWEST_HELD_OUT = 4  # answers, below which nothing can be judged
 WARM_UP_STEPS = 100
 FALL = 0.4  # of the minutes: over this last part the learning rate goes to nothing
@@ -141,18 +142,26 @@ def bf16_helps(device: torch.device) -> bool:
     return seconds[torch.float32] > BF16_GAIN * seconds[torch.bfloat16]
 
 
+def is_held_out(group: int) -> bool:
+    """Whether a prompt is kept for judging, by its number alone: a dataset may still grow.
+
+    Multiples of the golden ratio fill the unit interval evenly, so any run of prompts loses the
+    same share, and none of the regular categories of the built-in ones falls through.
+    """
+    return (group * GOLDEN_RATIO) % 1 < 1 / HELD_OUT_EVERY
+
+
 def held_out(dataset: Dataset) -> tuple[list[int], list[int]]:
     """Indices of answers to learn from, and of those to be judged by; split by prompt.
 
     Raises DsparkError where either part would be too small.
     """
     groups = dataset.groups
-    ranked = {group: rank for rank, group in enumerate(sorted(set(groups)))}
-    judged = [i for i, group in enumerate(groups) if ranked[group] % HELD_OUT_EVERY == 0]
-    learned = [i for i, group in enumerate(groups) if ranked[group] % HELD_OUT_EVERY]
+    judged = [i for i, group in enumerate(groups) if is_held_out(group)]
+    learned = [i for i, group in enumerate(groups) if not is_held_out(group)]
     if len(judged) < FEWEST_HELD_OUT or len(learned) < FEWEST_HELD_OUT:
         raise DsparkError(
-            f"{dataset.folder}: {len(dataset)} answers to {len(ranked)} prompts are too few: "
+            f"{dataset.folder}: {len(dataset)} answers to {len(set(groups))} prompts are too few: "
             f"one prompt in {HELD_OUT_EVERY} is held out, wanted at least {FEWEST_HELD_OUT} "
             "answers there",
             hint="collect more --tokens, from more prompts",

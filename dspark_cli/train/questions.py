@@ -70,15 +70,21 @@ class Questions:
 def questions_for(vocabulary: Vocabulary, prompts: Path | None, *, seed: int) -> Questions:
     """The prompts of a file, the built-in ones, or none where the target is no chat model."""
     if prompts is not None:
-        texts = [prompt.text for prompt in read_jsonl(prompts)]
-        if len(set(texts)) < FEWEST_PROMPTS:
-            raise UsageError(
-                f"{prompts}: holds {len(set(texts))} distinct prompts, wanted at least "
-                f"{FEWEST_PROMPTS}: a part is held out to judge the drafter",
-            )
+        texts = read_prompts(prompts)
         digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
         return Questions(vocabulary, texts, f"{prompts.name} ({digest})")
     if vocabulary.chat_template() is None:
         return Questions(vocabulary, None, "texts of the target's own")
     written = itertools.islice(written_prompts(seed), WRITTEN_PROMPTS)
     return Questions(vocabulary, [prompt.text for prompt in written], f"built-in, seed {seed}")
+
+
+def read_prompts(path: Path) -> list[str]:
+    """The prompts of a file; raises UsageError where they are too few to hold a part out."""
+    texts = [prompt.text for prompt in read_jsonl(path)]
+    if len(set(texts)) < FEWEST_PROMPTS:
+        raise UsageError(
+            f"{path}: holds {len(set(texts))} distinct prompts, wanted at least "
+            f"{FEWEST_PROMPTS}: a part is held out to judge the drafter",
+        )
+    return texts
