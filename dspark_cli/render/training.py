@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich import box
+from rich.console import Group, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -58,19 +59,47 @@ def training_progress(step: str, unit: str) -> Iterator[TrainingProgress]:
         yield TrainingProgress(bar, step, unit)
 
 
-def training_table(report: JsonObject) -> Table:
-    """What came of a training, one fact a row."""
-    table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for key, value in report.items():
-        table.add_row(key, _shown(value))
-    return table
+def training_table(report: JsonObject) -> RenderableType:
+    """What came of a training; ``report`` is ``TrainingReport.as_json``."""
+    facts = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    facts.add_column(style="bold")
+    facts.add_column(justify="right")
+    facts.add_column(style="dim")
+    for name, key, remark in (
+        ("data", "dataset_tokens", "tokens of the target's own words"),
+        ("fit", "fit_steps", f"steps in {_shown(report['fit_minutes'])} minutes"),
+        (
+            "tau",
+            "held_out_tau",
+            f"held out, {_shown(report['held_out_rounds'])} rounds",
+        ),
+        ("decoded", "decoded_tau", "tau of held-out prompts in llama.cpp"),
+        ("speed", "speed_ratio_to_plain", "times plain decoding here"),
+        ("same", "same_proposals", f"of {_shown(report['compared_blocks'])} blocks as in PyTorch"),
+        ("gap", "largest_gap_at_difference", "logits between the two likeliest, where not"),
+        ("confidence", "confidence_error", "largest difference to PyTorch's"),
+        ("size", "size", f"bytes, {report['drafter']}"),
+    ):
+        facts.add_row(name, _shown(report[key]), remark)
+    rows = (
+        ("if all before were", "conditional_acceptance_rate_per_pos"),
+        ("temperature", "confidence_temperatures"),
+        ("calibration error", "calibration_error_before"),
+        ("... calibrated", "calibration_error_after"),
+    )
+    positions = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    positions.add_column("draft position", style="bold")
+    values = {key: value if isinstance(value := report[key], list) else [] for _, key in rows}
+    for position in range(len(values["confidence_temperatures"])):
+        positions.add_column(str(position + 1), justify="right")
+    for name, key in rows:
+        positions.add_row(name, *map(_shown, values[key]))
+    return Group(facts, positions)
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return "  ".join(map(_shown, value))
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.3g}"
+    if isinstance(value, int):
+        return f"{value:,}"
     return "n/a" if value is None else str(value)

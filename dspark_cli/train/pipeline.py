@@ -31,7 +31,7 @@ from dspark_cli.sizes import plan_lanes
 from dspark_cli.stats import Statistics
 from dspark_cli.train.batches import choose_draft_tokens, tap_scale
 from dspark_cli.train.calibrate import calibrate
-from dspark_cli.train.collect import Collection, Manner, manner_of
+from dspark_cli.train.collect import OPENING_TOKENS, Collection, Manner, manner_of
 from dspark_cli.train.dataset import F16_MAX, Answer, Dataset, DatasetWriter, Header
 from dspark_cli.train.design import DrafterDesign, OutType
 from dspark_cli.train.export import write_drafter
@@ -410,7 +410,9 @@ def _side_by_side(
     """
     total, ratios = Statistics(), []
     for answer in answers:
-        prompt = answer.tokens[: answer.n_prompt].tolist()
+        # A text that began from nothing begins with its opening: without it, all are the same.
+        begun = max(answer.n_prompt, OPENING_TOKENS + 1)
+        prompt = answer.tokens[:begun].tolist()
         drafted = _generate(pair, prompt, options.timed_tokens)
         plain = _generate(alone, prompt, options.timed_tokens)
         total.merge(drafted)
