@@ -321,6 +321,22 @@ def test_a_damaged_shard_is_one_sentence(tmp_path):
         Dataset(tmp_path)
 
 
+def test_a_full_disk_is_one_sentence(talker, tmp_path, dspark, monkeypatch):
+    """What was written before stays a dataset."""
+
+    def full(_file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dspark_cli.train.dataset.os.fsync", full)
+
+    done = dspark(*collect_words(talker, tmp_path, 2000))
+
+    assert done.code == 1
+    assert len(done.errors) == 1
+    assert "cannot be written: No space left on device" in done.errors[0]
+    assert not list(tmp_path.rglob("*.part"))
+
+
 def test_a_folder_without_a_dataset_is_said_so(tmp_path):
     """Rather than an empty one being trained on."""
     with pytest.raises(UsageError, match="holds no dataset"):

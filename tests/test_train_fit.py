@@ -502,6 +502,51 @@ def test_a_checkpoint_of_another_design_is_refused(words, tmp_path, dspark):
     assert "is of a drafter of another design" in done.errors[0]
 
 
+def test_what_was_never_fitted_is_not_exported(words, tmp_path, dspark):
+    """An untrained drafter is a file that nobody wants."""
+    target, folder = words
+    (tmp_path / "dataset").symlink_to(folder / "dataset")
+
+    done = dspark(*train_words(target, tmp_path, "--step", "export", "--resume", tmp_path))
+
+    assert done.code == 2
+    assert "run the step fit first" in done.err
+    assert not (tmp_path / "drafter.gguf").exists()
+
+
+def test_the_draft_vocabulary_is_chosen_once(words, tmp_path, dspark):
+    """A head has its rows from the beginning on."""
+    target, folder = words
+    (tmp_path / "dataset").symlink_to(folder / "dataset")
+    fit = train_words(target, tmp_path, "--step", "fit", "--resume", tmp_path, "--minutes", 0.01)
+    assert dspark(*fit, "--draft-vocab", 200).code == 0
+
+    done = dspark(*fit, "--draft-vocab", 100)
+
+    assert done.code == 2
+    assert "proposes 200 tokens, --draft-vocab wants 100" in done.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["-o", "nowhere/drafter.gguf"], "wanted a file in a folder that exists"),
+        (["--start-from", "nothing.gguf"], "nothing.gguf: no such file"),
+        (["--prompts", "nothing.txt"], "nothing.txt: no such file"),
+        (["--device", "tpu9"], "PyTorch has no such device here"),
+    ],
+)
+def test_a_misspelt_name_does_not_cost_an_hour(asked, dspark, more, sentence):
+    """It is refused before anything is collected."""
+    target, folder = asked
+
+    done = dspark(*train_words(target, folder), *more)
+
+    assert done.code == 2
+    assert sentence in done.errors[0]
+    assert not (folder / "drafter.gguf.train").exists()
+
+
 def test_a_damaged_checkpoint_is_one_sentence(words, tmp_path, dspark):
     target, folder = words
     (tmp_path / "dataset").symlink_to(folder / "dataset")

@@ -66,8 +66,8 @@ def train(
     steps = STEPS[step]
     target = find_target(model)
     folder = training_folder(out, work, resume)
-    if "export" in steps and out.exists() and not force:
-        raise UsageError(f"{out}: exists already", hint="give another name, or --force")
+    if "export" in steps:
+        check_out(out, force=force)
     require_llama()
     if TORCH & set(steps):
         require_torch()
@@ -76,9 +76,9 @@ def train(
     from dspark_cli.train.questions import read_prompts
 
     # An hour of collecting is a long wait for a misspelt name.
-    if prompts is not None:
+    if "collect" in steps and prompts is not None:
         read_prompts(prompts)
-    if start_from is not None:
+    if "fit" in steps and start_from is not None:
         read_metadata(start_from)
     fit = None
     if TORCH & set(steps):
@@ -169,6 +169,7 @@ class Training:
                     self.folder,
                     draft_vocabulary=self.draft_vocabulary,
                     start=self.start,
+                    begin="fit" in steps,
                 )
             )
             if "fit" in steps:
@@ -191,6 +192,14 @@ class Training:
             JsonWriter(answer_stream()).write(report.as_json())
         else:
             show_answer(training_table(report.as_json()))
+
+
+def check_out(out: Path, *, force: bool) -> None:
+    """Refuse early what could not be written an hour later."""
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise UsageError(f"-o {out}: wanted a file in a folder that exists")
+    if out.exists() and not force:
+        raise UsageError(f"{out}: exists already", hint="give another name, or --force")
 
 
 def training_folder(out: Path, work: Path | None, resume: Path | None) -> Path:

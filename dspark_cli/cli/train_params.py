@@ -114,7 +114,7 @@ StartFrom = Annotated[
     Path | None,
     option(
         "--start-from",
-        help="An earlier drafter of the same target, whose weights are gone on with.",
+        help="An earlier drafter of the same target, with whose weights a fit begins.",
         panel=DRAFTER,
         metavar="FILE",
     ),

@@ -241,10 +241,13 @@ def open_teaching(
     *,
     draft_vocabulary: int | None = None,
     start: Path | None = None,
+    begin: bool = True,
 ) -> Iterator[Teaching]:
     """A fit on the dataset in ``folder``, from its checkpoint where there is one.
 
-    Raises UsageError for a dataset of another target or other taps, DsparkError for one too small.
+    Without a checkpoint a fit may ``begin``, from the drafter ``start`` where one is given. Raises
+    UsageError for a dataset of another target or other taps, and for a checkpoint that is missing
+    or of another design; DsparkError for a dataset too small.
     """
     from dspark_cli.train.fit import Fit, held_out, load_checkpoint
     from dspark_cli.train.model import TrainedDrafter
@@ -263,11 +266,14 @@ def open_teaching(
         if checkpoint.exists():
             state = load_checkpoint(checkpoint)
             draft_tokens = state["draft_tokens"].numpy()
+            _check_draft_vocabulary(checkpoint, draft_tokens, draft_vocabulary, design)
             scale = state["tap_scale"].numpy()
             weights = {
                 name.removeprefix("weights.").replace("/", "."): values.numpy()
                 for name, values in state["weights"].items()
             }
+        elif not begin:
+            raise UsageError(f"{checkpoint}: no such file", hint="run the step fit first")
         else:
             draft_tokens = choose_draft_tokens(dataset.token_counts(), draft_vocabulary)
             scale = tap_scale(read(index) for index in learned[:SCALE_ANSWERS])
@@ -308,6 +314,18 @@ def _tap_source(
         return replace(answer, taps=taps.clip(-F16_MAX, F16_MAX).astype(np.float16))
 
     return read
+
+
+def _check_draft_vocabulary(
+    checkpoint: Path, found: np.ndarray, wanted: int | None, design: DrafterDesign
+) -> None:
+    """A head has its rows from the beginning on."""
+    if wanted is not None and (wanted or design.vocabulary) != len(found):
+        raise UsageError(
+            f"{checkpoint}: proposes {len(found)} tokens, --draft-vocab wants "
+            f"{wanted or design.vocabulary}",
+            hint="leave --draft-vocab out, or begin in another folder",
+        )
 
 
 def _check_dataset(dataset: Dataset, design: DrafterDesign) -> None:

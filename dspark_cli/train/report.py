@@ -1,5 +1,6 @@
 """What a training came to: the numbers, as a page of Markdown and as a picture."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -13,6 +14,8 @@ from dspark_cli.train.dataset import write_atomically
 from dspark_cli.train.design import DrafterDesign, OutType
 from dspark_cli.train.faithful import Faithfulness
 from dspark_cli.train.fit import Judgement, Moment
+
+DOTS_PER_INCH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,9 @@ def draw(report: TrainingReport, path: Path) -> None:
     )  # fmt: skip
     calibration.legend()
     figure.suptitle(f"{report.out.name}: held-out tau {report.tau:.2f}")
-    figure.savefig(path, dpi=110)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=DOTS_PER_INCH)
+    write_atomically(path, picture.getvalue())
 
 
 def reliability(
