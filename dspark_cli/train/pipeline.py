@@ -101,11 +101,13 @@ def check_disk(design: DrafterDesign, options: CollectOptions, folder: Path) -> 
             f"{_gib(options.max_disk)}",
             hint="collect fewer --tokens, or --no-store-taps, which computes taps while fitting",
         )
+    present = sum(path.stat().st_size for path in (folder / DATASET).glob("shard-*"))
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    if projected > free:
+    if projected - present > free:
         raise UsageError(
-            f"{options.tokens} tokens take {_gib(projected)}, {there} has {_gib(free)} left",
+            f"{options.tokens} tokens take {_gib(projected)}, {there} has {_gib(free)} left "
+            f"beside the {_gib(present)} that are there",
             hint="collect fewer --tokens, or --no-store-taps, which computes taps while fitting",
         )
 
