@@ -90,9 +90,11 @@ class TrainedDrafter(nn.Module):
         n, m = anchors.shape
         rows = torch.arange(design.block_size, device=anchors.device)
         positions = anchors[..., None] + rows
-        context = self._norm(
-            functional.linear(taps.float() / self.tap_scale, self.get(FUSION)), "enc.output_norm"
-        )
+        if not torch.is_autocast_enabled(taps.device.type):
+            taps = taps.float()
+        # The scale goes into the weights: they are fewer than the taps of a batch.
+        fused = functional.linear(taps, self.get(FUSION) / self.tap_scale)
+        context = self._norm(fused, "enc.output_norm")
         ids = torch.full((n, m, design.block_size), design.mask_token, device=anchors.device)
         ids[..., 0] = tokens
         x = self.embedding[ids].float()
