@@ -17,6 +17,8 @@ from dspark_cli.train.design import DrafterDesign
 Weights = dict[str, np.ndarray]
 
 INITIAL_DEVIATION = 0.02  # of matrices drawn at random, as in GPT-2
+# W1 meets a W2 of zeros, which learns as fast as W1 is large: 0.02 would cost hundreds of steps.
+MARKOV_DEVIATION = 0.2
 # Rotary pairs lie side by side in these targets (LLAMA_ROPE_TYPE_NORM); a drafter's lie half a
 # head apart (NEOX).
 INTERLEAVED_ROPE = frozenset({"llama"})
@@ -95,7 +97,8 @@ def initial_weights(
         elif name in {"markov_w2.weight", "conf_proj.weight", "conf_proj.bias"}:
             weights[name] = np.zeros(shape, np.float32)
         else:
-            weights[name] = random.normal(0, INITIAL_DEVIATION, shape).astype(np.float32)
+            deviation = MARKOV_DEVIATION if name == "markov_w1.weight" else INITIAL_DEVIATION
+            weights[name] = random.normal(0, deviation, shape).astype(np.float32)
     weights["fc.weight"] /= tap_scale
     if start is None:
         _start_from_target(weights, design, target)
