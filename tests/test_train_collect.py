@@ -200,11 +200,19 @@ def test_prompts_that_are_too_long_are_counted(lanes):
 
 def test_most_answers_are_greedy_and_a_prompt_is_so_once():
     """The mixture is decided by index; what would come out the same again is sampled."""
-    manners = [manner_of(i, 0, greedy_allowed=True, from_nothing=False) for i in range(2000)]
+    usual = {"held_out": False, "greedy_allowed": True, "from_nothing": False}
+    manners = [manner_of(i, 0, **usual) for i in range(2000)]
 
     assert 0.55 < np.mean([manner.temperature == 0 for manner in manners]) < 0.65
     assert all(
-        manner_of(i, 0, greedy_allowed=False, from_nothing=True).temperature > 0
+        manner_of(i, 0, **{**usual, "greedy_allowed": False}).temperature > 0 for i in range(100)
+    )
+
+
+def test_a_prompt_that_is_held_out_is_answered_greedily():
+    """Greedy answers are what a drafter is judged by."""
+    assert all(
+        manner_of(i, 0, held_out=True, greedy_allowed=True, from_nothing=False).temperature == 0
         for i in range(100)
     )
 
@@ -424,6 +432,7 @@ def test_a_killed_collection_goes_on(talker, tmp_path):
     [
         (["--max-disk", "0.0001"], 2, "--max-disk allows"),
         (["--block-size", "5000"], 2, "--block-size wants 1 to 64, got 5000"),
+        (["--max-disk", "inf"], 2, "--max-disk wants more than 0 GiB, got inf"),
         (["--taps", "1,9"], 2, "can be tapped at the inputs of layers 0 to 2, got 9"),
         (["--taps", "one"], 2, "--taps wants auto or layers as 2,8,15, got one"),
         (["--taps", "1,1"], 2, "--taps wants different layers"),
@@ -439,6 +448,29 @@ def test_what_cannot_be_collected_is_one_sentence(talker, tmp_path, dspark, more
     assert done.code == code
     assert len(done.errors) == 1
     assert sentence in done.errors[0]
+
+
+def test_a_block_longer_than_the_context_is_refused(tmp_path, dspark):
+    """Its last row would stand where the target was never trained."""
+    shape = Shape(
+        n_embd=32, n_head=2, n_head_kv=1, head_dim=16, n_layer=3, n_ff=48, context_length=8
+    )
+    path = write_random_target(tmp_path / "short.gguf", shape=shape).path
+
+    done = dspark("train", "-m", path, "-o", tmp_path / "d.gguf", "--block-size", 8)
+
+    assert done.code == 2
+    assert "--block-size 8 does not fit into the target's context of 8" in done.errors[0]
+
+
+def test_a_repeated_prompt_is_asked_once(talker, tmp_path, dspark):
+    """Otherwise it could stand on both sides of the held-out line."""
+    model, prompts = talker
+    prompts.write_text(prompts.read_text() * 3)
+
+    dspark(*collect_words((model, prompts), tmp_path, 1000))
+
+    assert Dataset(tmp_path / "drafter.gguf.train" / "dataset").header.distinct_prompts == 40
 
 
 def test_too_few_prompts_are_refused(talker, tmp_path, dspark):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,10 +18,10 @@ pytest.importorskip("matplotlib", reason="needs the extra train")
 
 from pairs import Drafter  # noqa: E402
 
-from dspark_cli import PairOptions, find_target, open_pair  # noqa: E402
+from dspark_cli import PairOptions, find_drafter, find_target, open_pair  # noqa: E402
 from dspark_cli.errors import DsparkError, UsageError  # noqa: E402
 from dspark_cli.metadata import read_metadata  # noqa: E402
-from dspark_cli.train.dataset import Dataset  # noqa: E402
+from dspark_cli.train.dataset import Dataset, DatasetWriter  # noqa: E402
 from dspark_cli.train.design import DesignOptions, design_drafter  # noqa: E402
 from dspark_cli.train.export import TEMPERATURES_KEY, write_drafter  # noqa: E402
 from dspark_cli.train.faithful import compare_proposals  # noqa: E402
@@ -191,11 +192,17 @@ def test_a_full_disk_leaves_no_half_drafter(words, tmp_path, monkeypatch):
     weights = random_weights(plan, target, tokens)
 
     def full(_writer):
+        raise OSError("1000000 requested and 0 written")  # as numpy says it, without an errno
+
+    def still_full(writer):
+        for file in writer.fout or ():
+            file.close()
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("gguf.GGUFWriter.write_tensors_to_file", full)
+    monkeypatch.setattr("gguf.GGUFWriter.close", still_full)
 
-    with pytest.raises(DsparkError, match="cannot be written: No space left on device"):
+    with pytest.raises(DsparkError, match="cannot be written: 1000000 requested and 0 written"):
         write_drafter(
             tmp_path / "drafter.gguf", plan, read_metadata(target.path), weights,
             draft_tokens=tokens, head=target.weights["output.weight"], out_type="f16",
@@ -312,7 +319,7 @@ def test_the_loss_and_its_gradients_are_the_definition_s(monkeypatch, piece):
 def test_a_drafter_learns(tmp_path):
     """Sixty steps on the built-in target's words bring half a token more a round."""
     target = find_target("builtin")
-    options = CollectOptions(tokens=6000, answer_tokens=64, lanes=16, threads=1)
+    options = CollectOptions(tokens=12_000, answer_tokens=64, lanes=16, threads=1)
     plan = design_drafter(target, DesignOptions())
     collect(target, plan, options, tmp_path, progress=lambda *_: None)
 
@@ -335,6 +342,79 @@ def test_nothing_held_out_is_trained_on(words):
     groups = dataset.groups
     assert not {groups[i] for i in learned} & {groups[i] for i in judged}
     assert sorted(learned + judged) == list(range(len(dataset)))
+
+
+def test_texts_from_nothing_are_held_out_by_their_opening(tmp_path):
+    """Two texts of one opening are one text: never one of them on each side."""
+    target = find_target("builtin")
+    options = CollectOptions(tokens=12_000, answer_tokens=48, lanes=16, threads=1)
+    collect(
+        target, design_drafter(target, DesignOptions()), options, tmp_path,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    dataset = Dataset(tmp_path / "dataset")
+
+    learned, judged = held_out(dataset)
+
+    known = {dataset[i].tokens.tobytes() for i in learned}
+    assert judged
+    assert not [i for i in judged if dataset[i].tokens.tobytes() in known]
+    assert all(dataset[i].temperature == 0 for i in judged)
+
+
+def test_an_answer_of_one_token_teaches_nothing_and_breaks_nothing(words, tmp_path):
+    """A base model may end its text at once."""
+    _, folder = words
+    source = Dataset(folder / "dataset")
+    with DatasetWriter(tmp_path / "dataset", source.header) as writer:
+        for i in range(len(source)):
+            item = source[i]
+            short = 1 if i % 2 else len(item.tokens) - 1
+            writer.add(
+                replace(
+                    item, prompt=i, temperature=0.0, n_prompt=short, tokens=item.tokens[: short + 1],
+                    top_ids=item.top_ids[:1], top_logprobs=item.top_logprobs[:1],
+                    taps=item.taps[:short],
+                )
+            )  # fmt: skip
+
+    learned, judged = held_out(Dataset(tmp_path / "dataset"))
+
+    assert judged
+    assert all(i % 2 == 0 for i in learned + judged)
+
+
+def test_a_failed_export_leaves_no_drafter(words, tmp_path, dspark, monkeypatch):
+    """The file gets its name when it has proved to be what was trained."""
+    target, folder = words
+    (tmp_path / "dataset").symlink_to(folder / "dataset")
+    command = train_words(target, tmp_path, "--resume", tmp_path, "--minutes", 0.01)
+    assert dspark(*command, "--step", "fit").code == 0
+    real = compare_proposals
+
+    def far_off(*arguments):
+        found = real(*arguments)
+        return replace(found, gaps=(3.0,) * found.blocks)
+
+    monkeypatch.setattr("dspark_cli.train.faithful.compare_proposals", far_off)
+
+    done = dspark(*command, "--step", "export")
+
+    assert done.code == 1
+    assert "the exported drafter is not what was trained" in done.errors[0]
+    assert not (tmp_path / "drafter.gguf").exists()
+
+
+def test_a_drafter_of_another_target_is_no_start(asked, dspark):
+    """Same shapes or not, its words are others."""
+    target, folder = asked
+    other = find_drafter("builtin")
+
+    done = dspark(*train_words(target, folder, "--start-from", other))
+
+    assert done.code == 2
+    assert "--start-from" in done.errors[0]
+    assert not (folder / "drafter.gguf.train").exists()
 
 
 def test_taps_can_be_computed_again_while_fitting(words, tmp_path):
@@ -469,7 +549,7 @@ def test_ctrl_c_keeps_what_was_learned(words, tmp_path):
     _, err = running.communicate(timeout=60)
 
     assert running.returncode == 130
-    assert f"go on with --resume {tmp_path}" in err
+    assert f"goes on with --resume {tmp_path}" in err
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] > 0
 
 
@@ -478,7 +558,7 @@ def test_ctrl_c_keeps_what_was_learned(words, tmp_path):
     [
         (["--device", "tpu9"], "--device tpu9: PyTorch has no such device here"),
         (["--minutes", "0"], "--minutes wants more than 0"),
-        (["--learning-rate", "2"], "--learning-rate wants more than 0"),
+        (["--learning-rate", "2"], "--learning-rate wants more than 0 and at most 1, got 2.0"),
         (["--taps", "0,2"], "holds taps of layers (0, 1, 2), wanted (0, 2)"),
     ],
 )
@@ -494,17 +574,26 @@ def test_what_cannot_be_fitted_is_one_sentence(words, tmp_path, dspark, more, se
     assert sentence in done.errors[0]
 
 
-def test_a_checkpoint_of_another_design_is_refused(words, tmp_path, dspark):
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        (["--layers", 1], "layers is 2, wanted 1"),
+        (["--layers", 3], "layers is 2, wanted 3"),
+        (["--markov-rank", 16], "markov_rank is 8, wanted 16"),
+        (["--block-size", 4], "block_size is 5, wanted 4"),
+    ],
+)
+def test_a_checkpoint_of_another_design_is_refused(words, tmp_path, dspark, other, found):
     """Rather than half of it being loaded."""
     target, folder = words
     (tmp_path / "dataset").symlink_to(folder / "dataset")
     fit = train_words(target, tmp_path, "--step", "fit", "--resume", tmp_path, "--minutes", 0.01)
     assert dspark(*fit).code == 0
 
-    done = dspark(*fit, "--layers", 1)
+    done = dspark(*fit, *other)
 
     assert done.code == 2
-    assert "is of a drafter of another design" in done.errors[0]
+    assert f"is of a drafter of another design: {found}" in done.errors[0]
 
 
 def test_what_was_never_fitted_is_not_exported(words, tmp_path, dspark):

@@ -12,14 +12,17 @@ from dspark_cli.train.batches import (
     anchors_of,
     choose_draft_tokens,
     draw_anchors,
+    greedy_anchors,
     make_batch,
     rounds_of,
     tap_scale,
 )
 from dspark_cli.train.calibrate import (
     FEWEST_LABELS,
+    Outcomes,
     apply,
     calibrate,
+    calibrate_crosswise,
     calibration_error,
     chances,
     fit_temperature,
@@ -202,7 +205,8 @@ def test_a_confidence_counts_only_where_all_before_it_were_accepted():
     assert found[0].temperature == pytest.approx(1.0, rel=0.1)
     assert found[1].temperature == pytest.approx(3.0, rel=0.15)
     assert found[1].error_after < found[1].error_before
-    assert apply([item.temperature for item in found], confidence, hits, real) == found
+    outcomes = Outcomes(confidence, hits, real)
+    assert apply([item.temperature for item in found], outcomes) == found
 
 
 def test_a_position_with_few_labels_takes_its_neighbour_s_temperature():
@@ -214,6 +218,37 @@ def test_a_position_with_few_labels_takes_its_neighbour_s_temperature():
 
     assert second.labels < FEWEST_LABELS
     assert second.temperature == first.temperature
+
+
+def test_errors_are_those_of_blocks_that_no_temperature_saw():
+    """Each half is judged with the other half's temperature; the file gets that of all."""
+    (a, a_hits), (b, b_hits) = drawn(0.5, seed=1), drawn(2.0, seed=2)
+    one, other = (
+        Outcomes(logits[:, None], hits[:, None], np.ones_like(hits)[:, None])
+        for logits, hits in ((a, a_hits), (b, b_hits))
+    )
+
+    (found,) = calibrate_crosswise(one, other)
+
+    (fooled,) = calibrate(b[:, None], b_hits[:, None], np.ones_like(b_hits)[:, None])
+    assert found.labels == 40_000
+    assert 0.6 < found.temperature < 1.8
+    assert found.error_after > 5 * fooled.error_after
+
+
+def test_an_opening_that_was_drawn_is_not_judged_as_greedy():
+    """Drafts are judged from the last token on that the target would not have said."""
+    item = answer(n_prompt=1, n_answer=8)
+    top = item.top_ids.copy()
+    top[:, 0] = item.tokens[1:]
+    greedy = Answer(**{**{n: getattr(item, n) for n in Answer.__slots__}, "top_ids": top})
+    assert greedy_anchors(greedy).tolist() == anchors_of(greedy).tolist()
+
+    top = top.copy()
+    top[3, 0] = 7  # the token at position 4 was drawn
+
+    strayed = Answer(**{**{n: getattr(item, n) for n in Answer.__slots__}, "top_ids": top})
+    assert greedy_anchors(strayed).tolist() == [4, 5, 6, 7]
 
 
 def test_a_position_that_was_never_reached_has_no_error():

@@ -1,5 +1,6 @@
 """``dspark train``: a drafter for a target of your own, in three steps."""
 
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from dspark_cli.cli import params
 from dspark_cli.cli import train_params as options
 from dspark_cli.cli.llama import require_llama, require_torch
+from dspark_cli.contract import read_drafter, read_target
 from dspark_cli.errors import INTERRUPTED_EXIT_CODE, InterruptedRunError, UsageError
 from dspark_cli.metadata import read_metadata
 from dspark_cli.models import find_target
@@ -79,7 +81,7 @@ def train(
     if "collect" in steps and prompts is not None:
         read_prompts(prompts)
     if "fit" in steps and start_from is not None:
-        read_metadata(start_from)
+        check_start(start_from, target)
     fit = None
     if TORCH & set(steps):
         fit = fit_options(minutes, learning_rate, seed, device, threads)
@@ -99,7 +101,7 @@ def train(
             lanes=lanes,
             seed=seed,
             store_taps=store_taps,
-            max_disk=None if max_disk is None else int(max_disk * GIB),
+            max_disk=bytes_of(max_disk),
             threads=threads,
         ),
         fit=fit,
@@ -132,7 +134,7 @@ class Training:
                 if self.fit is not None:
                     self._teach(self.fit, steps, json_document=json_document)
             except InterruptedRunError:
-                note(f"interrupted; go on with --resume {self.folder}")
+                note(f"interrupted; the same command goes on with --resume {self.folder}")
                 return INTERRUPTED_EXIT_CODE
         return 0
 
@@ -184,7 +186,13 @@ class Training:
 
         with training_progress("export", "") as progress:
             report = export(
-                self.target, self.design, teaching, self.export, self.out, progress=progress
+                self.target,
+                self.design,
+                teaching,
+                self.export,
+                self.out,
+                self.folder,
+                progress=progress,
             )
         page = write_report(report, self.folder)
         note(f"report: {page}")
@@ -192,6 +200,15 @@ class Training:
             JsonWriter(answer_stream()).write(report.as_json())
         else:
             show_answer(training_table(report.as_json()))
+
+
+def check_start(start: Path, target: Path) -> None:
+    """Refuse an earlier drafter that was made for another target."""
+    drafter, shape = read_drafter(read_metadata(start)), read_target(read_metadata(target))
+    if drafter.dialect not in {"dspark", "dflash"} or drafter.width != shape.width:
+        raise UsageError(f"--start-from {start}: is no drafter for {shape.name}")
+    if drafter.tokens is None or shape.tokens is None or drafter.tokens.raw != shape.tokens.raw:
+        raise UsageError(f"--start-from {start}: has another vocabulary than {shape.name}")
 
 
 def check_out(out: Path, *, force: bool) -> None:
@@ -233,6 +250,15 @@ def fit_options(
         device=device,
         threads=threads,
     )
+
+
+def bytes_of(gib: float | None) -> int | None:
+    """``--max-disk`` in bytes."""
+    if gib is None:
+        return None
+    if not 0 < gib < math.inf:
+        raise UsageError(f"--max-disk wants more than 0 GiB, got {gib}")
+    return int(gib * GIB)
 
 
 def parse_taps(text: str) -> tuple[int, ...] | None:

@@ -17,6 +17,8 @@ from dspark_cli.errors import LlamaError
 from dspark_cli.native import ext
 from dspark_cli.native.batch import EmbeddingBatch, TokenBatch, copy_rows
 
+F16_MAX = 65504.0  # the largest half-precision number
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -53,6 +55,8 @@ class Drafter:
         """Inject ``taps`` [n, n_taps x width] of the tokens from ``position`` on."""
         if position != self._fed:
             raise LlamaError(f"taps of position {position} came when {self._fed} was due")
+        # An F16 fusion multiplies F16 rows: an attention sink beyond that range would be infinite.
+        taps = taps.clip(-F16_MAX, F16_MAX)
         seconds = 0.0
         for began in range(0, len(taps), self._rows.capacity):
             self._rows.fill(taps[began : began + self._rows.capacity], position + began)

@@ -51,7 +51,7 @@ def training_progress(step: str, unit: str) -> Iterator[TrainingProgress]:
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[rate]}"),
-        TextColumn("[dim]{task.fields[remark]}[/]"),
+        TextColumn("{task.fields[remark]}", style="dim", markup=False),
         TimeRemainingColumn(),
         transient=False,
     )
@@ -80,7 +80,7 @@ def training_table(report: JsonObject) -> RenderableType:
         ("confidence", "confidence_error", "largest difference to PyTorch's"),
         ("size", "size", f"bytes, {report['drafter']}"),
     ):
-        facts.add_row(name, _shown(report[key]), remark)
+        facts.add_row(name, _shown(report[key]), Text(remark))  # a file's name is no markup
     rows = (
         ("if all before were", "conditional_acceptance_rate_per_pos"),
         ("temperature", "confidence_temperatures"),

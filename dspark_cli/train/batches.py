@@ -36,6 +36,17 @@ def anchors_of(answer: Answer) -> np.ndarray:
     return np.arange(max(answer.n_prompt - 1, 1), len(answer.tokens) - 1)
 
 
+def greedy_anchors(answer: Answer) -> np.ndarray:
+    """The anchors from which on an answer is what the target would say by itself.
+
+    An opening that was drawn is no greedy text: drafts are judged from its end on.
+    """
+    strayed = np.flatnonzero(answer.tokens[answer.n_prompt :] != answer.top_ids[:, 0])
+    first = answer.n_prompt + int(strayed[-1]) if len(strayed) else 0
+    every = anchors_of(answer)
+    return every[every >= first]
+
+
 def draw_anchors(
     answer: Answer, block_size: int, most: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:

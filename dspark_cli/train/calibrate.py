@@ -76,10 +76,55 @@ def calibrate(
     return result
 
 
-def apply(
-    temperatures: Sequence[float], confidence: np.ndarray, hits: np.ndarray, real: np.ndarray
-) -> list[PositionCalibration]:
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Confidences of some blocks and what became of them, all [blocks, b]."""
+
+    confidence: np.ndarray  # logits
+    hits: np.ndarray  # bool
+    real: np.ndarray  # bool, whether there was a token to propose
+
+
+def calibrate_crosswise(one: Outcomes, other: Outcomes) -> list[PositionCalibration]:
+    """Temperatures of all blocks, and errors on blocks that no temperature was fitted to.
+
+    Each half is judged with the temperatures of the other one.
+    """
+    together = calibrate(
+        *(
+            np.concatenate([getattr(one, name), getattr(other, name)])
+            for name in ("confidence", "hits", "real")
+        )
+    )
+    judged = [
+        apply([item.temperature for item in calibrate(a.confidence, a.hits, a.real)], b)
+        for a, b in ((one, other), (other, one))
+    ]
+    return [
+        PositionCalibration(
+            labels=all_.labels,
+            temperature=all_.temperature,
+            error_before=_mean(first, second, "error_before"),
+            error_after=_mean(first, second, "error_after"),
+        )
+        for all_, first, second in zip(together, *judged, strict=True)
+    ]
+
+
+def _mean(first: PositionCalibration, second: PositionCalibration, name: str) -> float | None:
+    """The two halves' errors, weighted by their labels; None where neither has one."""
+    known = [
+        (value, item.labels)
+        for item in (first, second)
+        if (value := getattr(item, name)) is not None
+    ]
+    labels = sum(count for _, count in known)
+    return sum(value * count for value, count in known) / labels if labels else None
+
+
+def apply(temperatures: Sequence[float], outcomes: Outcomes) -> list[PositionCalibration]:
     """Judge given temperatures on other blocks than those they were fitted on."""
+    confidence, hits, real = outcomes.confidence, outcomes.hits, outcomes.real
     reached = np.ones(len(hits), bool)
     result = []
     for position, temperature in enumerate(temperatures):

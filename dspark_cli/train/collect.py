@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dspark_cli.engine.lanes import Lanes
-from dspark_cli.train.dataset import F16_MAX, Answer
+from dspark_cli.train.dataset import F16_MAX, OPENING_TOKENS, Answer
 
 GREEDY_SHARE = 0.6  # of the answers
 TEMPERATURES = (0.4, 1.0)  # of the sampled ones, drawn evenly
-OPENING_TOKENS = 8  # sampled at temperature 1 where a text begins from nothing
 
 Question = Callable[[int], list[int] | None]
 """Tokens of one prompt by its index, or None where it is too long to be asked."""
@@ -71,10 +70,15 @@ class _Speaker:
         )
 
 
-def manner_of(prompt: int, seed: int, *, greedy_allowed: bool, from_nothing: bool) -> Manner:
-    """Decide how a prompt is answered, by its index and the seed alone."""
+def manner_of(
+    prompt: int, seed: int, *, held_out: bool, greedy_allowed: bool, from_nothing: bool
+) -> Manner:
+    """Decide how a prompt is answered, by its index and the seed alone.
+
+    A drafter is judged by greedy answers, so that a prompt held out for that gets one.
+    """
     random = np.random.default_rng([seed, prompt, 1])
-    greedy = random.random() < GREEDY_SHARE
+    greedy = random.random() < GREEDY_SHARE or held_out
     temperature = float(random.uniform(*TEMPERATURES))
     return Manner(
         temperature=0.0 if greedy and greedy_allowed else temperature,

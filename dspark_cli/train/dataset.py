@@ -6,7 +6,9 @@ and then renamed, so a kill at any moment leaves a valid dataset that lacks the 
 This module knows arrays and files, no model.
 """
 
+import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +30,9 @@ FORMAT = 1  # of the manifest; raised when an older reader would misunderstand
 MANIFEST = "manifest.json"
 SHARD_BYTES = 64 * 2**20  # a shard is written when its arrays take this much,
 SHARD_SECONDS = 60.0  # or when this much work would be lost by a kill
+HELD_OUT_EVERY = 20  # one prompt in so many is never trained on
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+OPENING_TOKENS = 8  # sampled at temperature 1 where a text begins from nothing
 F16_MAX = 65504.0  # the largest half-precision number; larger hidden states are clipped to it
 
 
@@ -250,10 +255,19 @@ class Dataset:
 
     @property
     def groups(self) -> list[int]:
-        """Which distinct prompt each answer belongs to, in order of the answers."""
-        prompts = [prompt for shard in self._shards for prompt in shard.prompts]
+        """Which distinct prompt each answer belongs to, in order of the answers.
+
+        Of texts that begin from nothing the sampled opening is the prompt: behind it two greedy
+        texts are the same.
+        """
         distinct = self.header.distinct_prompts
-        return [prompt % distinct for prompt in prompts] if distinct else prompts
+        if distinct:
+            return [prompt % distinct for shard in self._shards for prompt in shard.prompts]
+        return [_number(answer.tokens[: answer.n_prompt + OPENING_TOKENS]) for answer in self]
+
+    def temperatures(self) -> list[float]:
+        """The temperature of each answer, in order of the answers."""
+        return [float(t) for file in self._files for t in file.get_tensor("temperature")]
 
     def token_counts(self) -> np.ndarray:
         """How often each token stands in an answer; shape [vocabulary]."""
@@ -291,6 +305,20 @@ class Dataset:
             top_logprobs=file.get_slice("top_logprobs")[tops : tops + n_answer],
             taps=file.get_slice("taps")[begin - place : end - place - 1] if taps else None,
         )
+
+
+def is_held_out(group: int) -> bool:
+    """Whether a prompt is kept for judging, by its number alone: a dataset may still grow.
+
+    Multiples of the golden ratio fill the unit interval evenly, so any run of prompts loses the
+    same share, and none of the regular categories of the built-in ones falls through.
+    """
+    return (group * GOLDEN_RATIO) % 1 < 1 / HELD_OUT_EVERY
+
+
+def _number(tokens: np.ndarray) -> int:
+    """A number that equal tokens share, and different ones hardly ever."""
+    return int.from_bytes(hashlib.sha256(tokens.tobytes()).digest()[:4], "big")
 
 
 def _arrays(answers: Sequence[Answer]) -> dict[str, np.ndarray]:

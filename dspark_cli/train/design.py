@@ -15,6 +15,7 @@ import numpy as np
 from dspark_cli.contract import TargetShape, check_trainable, read_target
 from dspark_cli.errors import DsparkError, UsageError
 from dspark_cli.metadata import Fingerprint, Metadata, read_metadata
+from dspark_cli.train.tensors import check_readable
 
 OutType: TypeAlias = Literal["f32", "f16", "q8_0", "q4_0"]
 OUT_TYPES: tuple[OutType, ...] = get_args(OutType)
@@ -74,6 +75,16 @@ class DrafterDesign:
     def tap_width(self) -> int:
         return len(self.taps) * self.width
 
+    def as_checkpoint(self) -> dict[str, int | list[int]]:
+        """What two sessions of one training must agree on."""
+        return {
+            "layers": self.layers,
+            "block_size": self.block_size,
+            "taps": list(self.taps),
+            "markov_rank": self.markov_rank,
+            "mask_token": self.mask_token,
+        }
+
 
 def design_drafter(model: Path, options: DesignOptions) -> DrafterDesign:
     """Design a drafter for the target ``model``.
@@ -84,8 +95,12 @@ def design_drafter(model: Path, options: DesignOptions) -> DrafterDesign:
     target = read_target(metadata)
     check_trainable(target)
     arch = metadata.architecture
-    heads = metadata.integer(f"{arch}.attention.head_count")
-    feed_forward = _first(metadata, f"{arch}.feed_forward_length")
+    # The target's embedding and head are dequantised when a fit begins.
+    check_readable(metadata, "token_embd.weight")
+    if "output.weight" in metadata.tensors:
+        check_readable(metadata, "output.weight")
+    heads = _largest(metadata, f"{arch}.attention.head_count")
+    feed_forward = _largest(metadata, f"{arch}.feed_forward_length")
     if not heads or not target.attention.kv_heads or target.width == 0:
         raise DsparkError(f"{model}: does not say how its attention is shaped")
     if options.block_size >= (target.context_length or options.block_size + 1):
@@ -168,6 +183,6 @@ def _listed(taps: Sequence[int]) -> str:
     return ", ".join(map(str, taps)) or "none"
 
 
-def _first(metadata: Metadata, key: str) -> int:
+def _largest(metadata: Metadata, key: str) -> int:
     values = metadata.integers(key) or ()
     return max(values, default=0)

@@ -5,6 +5,7 @@ key by key; embeddings are borrowed from the target, the head too where it is no
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import gguf
@@ -64,10 +65,26 @@ def write_drafter(
         writer.close()
         beside.replace(out)
     except OSError as error:
-        raise DsparkError(f"{out}: cannot be written: {error.strerror}") from None
+        # numpy's tofile says what it wrote and has no errno.
+        raise DsparkError(f"{out}: cannot be written: {error.strerror or error}") from None
     finally:
-        writer.close()  # a second time does nothing
+        with suppress(OSError):  # closing writes what is buffered, to the same full disk
+            writer.close()
         beside.unlink(missing_ok=True)
+
+
+def as_stored(weights: Weights, out_type: OutType) -> Weights:
+    """The weights as a reader of the file will find them, rounded and dequantised."""
+    rounded: Weights = {}
+    for name, values in weights.items():
+        kind = stored_type(name, values.shape, out_type)
+        if kind == GGMLQuantizationType.F16:
+            rounded[name] = values.astype(np.float16).astype(np.float32)
+        elif kind == GGMLQuantizationType.F32:
+            rounded[name] = values.astype(np.float32)
+        else:
+            rounded[name] = gguf.dequantize(gguf.quantize(values, kind), kind)
+    return rounded
 
 
 def stored_type(name: str, shape: Sequence[int], out_type: OutType) -> GGMLQuantizationType:
@@ -124,6 +141,8 @@ def _tokenizer(
     for key, value in target.values.items():
         if not key.startswith("tokenizer.ggml.") or key == "tokenizer.ggml.mask_token_id":
             continue
+        if isinstance(value, Strings | tuple) and not len(value):
+            continue  # gguf-py writes no empty arrays, and llama.cpp misses none
         kind = target.types[key]
         if kind.startswith("["):
             yield key, _listed(value), GGUFValueType.ARRAY, VALUE_TYPES[kind.strip("[]")]

@@ -4,14 +4,14 @@ Both get the same stored taps and anchors of held-out answers. Rounding may deci
 gap of the two likeliest tokens at every difference is kept, so that nobody has to believe it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from dspark_cli.engine.drafter import Drafter
-from dspark_cli.train.batches import anchors_of
+from dspark_cli.train.batches import greedy_anchors
 from dspark_cli.train.dataset import Answer
 from dspark_cli.train.model import TrainedDrafter
 
@@ -34,7 +34,7 @@ class Faithfulness:
 
 @torch.no_grad()
 def compare_proposals(
-    drafter: TrainedDrafter, loaded: Drafter, answers: Sequence[Answer], blocks: int
+    drafter: TrainedDrafter, loaded: Drafter, answers: Iterable[Answer], blocks: int
 ) -> Faithfulness:
     """Let both draft at up to ``blocks`` anchors of ``answers``, which carry their taps."""
     device = drafter.head.device
@@ -43,7 +43,9 @@ def compare_proposals(
     for answer in answers:
         if answer.taps is None or count >= blocks:
             break
-        every = anchors_of(answer)
+        every = greedy_anchors(answer)
+        if not len(every):
+            continue
         step = max(len(every) // BLOCKS_PER_ANSWER, 1)
         anchors = every[::step][: min(BLOCKS_PER_ANSWER, blocks - count)]
         taps = answer.taps.astype(np.float32)

@@ -7,7 +7,7 @@ rises at the beginning and falls to nothing over the last part of them.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +25,16 @@ from dspark_cli.train.batches import (
     accepted_lengths,
     anchors_of,
     draw_anchors,
+    greedy_anchors,
     make_batch,
     rounds_of,
 )
-from dspark_cli.train.dataset import Answer, Dataset
+from dspark_cli.train.dataset import HELD_OUT_EVERY, Answer, Dataset, is_held_out
+from dspark_cli.train.design import DrafterDesign
 from dspark_cli.train.loss import Labels, loss_of
 from dspark_cli.train.model import TrainedDrafter
 
-HELD_OUT_EVERY = 20  # one prompt in so many is never trained on
-GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
-FEWEST_HELD_OUT = 4  # answers, below which nothing can be judged
+FEWEST_HELD_OUT = 2  # answers, below which nothing can be judged
 WARM_UP_STEPS = 100
 FALL = 0.4  # of the minutes: over this last part the learning rate goes to nothing
 WEIGHT_DECAY = 0.01
@@ -70,7 +70,9 @@ class FitOptions:
         if not 0 < self.minutes < math.inf:
             raise UsageError(f"--minutes wants more than 0, got {self.minutes}")
         if not 0 < self.learning_rate <= 1:
-            raise UsageError(f"--learning-rate wants more than 0, got {self.learning_rate}")
+            raise UsageError(
+                f"--learning-rate wants more than 0 and at most 1, got {self.learning_rate}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,15 @@ class Judgement:
     hits: np.ndarray  # bool [anchors, b], whether the draft is the target's own token
     real: np.ndarray  # bool [anchors, b], whether there was a token to propose
     rounds: tuple[int, ...]  # accepted drafts of each round, walking the answers as decoding does
+
+    def joined(self, other: "Judgement") -> "Judgement":
+        """Both judgements as one."""
+        return Judgement(
+            confidence=np.concatenate([self.confidence, other.confidence]),
+            hits=np.concatenate([self.hits, other.hits]),
+            real=np.concatenate([self.real, other.real]),
+            rounds=self.rounds + other.rounds,
+        )
 
     @property
     def tau(self) -> float:
@@ -142,28 +153,22 @@ def bf16_helps(device: torch.device) -> bool:
     return seconds[torch.float32] > BF16_GAIN * seconds[torch.bfloat16]
 
 
-def is_held_out(group: int) -> bool:
-    """Whether a prompt is kept for judging, by its number alone: a dataset may still grow.
-
-    Multiples of the golden ratio fill the unit interval evenly, so any run of prompts loses the
-    same share, and none of the regular categories of the built-in ones falls through.
-    """
-    return (group * GOLDEN_RATIO) % 1 < 1 / HELD_OUT_EVERY
-
-
 def held_out(dataset: Dataset) -> tuple[list[int], list[int]]:
-    """Indices of answers to learn from, and of those to be judged by; split by prompt.
+    """Indices of answers to learn from, and of greedy ones to be judged by; split by prompt.
 
     Raises DsparkError where either part would be too small.
     """
     groups = dataset.groups
-    judged = [i for i, group in enumerate(groups) if is_held_out(group)]
-    learned = [i for i, group in enumerate(groups) if not is_held_out(group)]
+    # One token is no answer to learn from: it is never proposed from, and hardly ever to.
+    long = [i for i, answer in enumerate(dataset) if len(anchors_of(answer))]
+    greedy = {i for i, value in enumerate(dataset.temperatures()) if value == 0}
+    judged = [i for i in long if is_held_out(groups[i]) and i in greedy]
+    learned = [i for i in long if not is_held_out(groups[i])]
     if len(judged) < FEWEST_HELD_OUT or len(learned) < FEWEST_HELD_OUT:
         raise DsparkError(
             f"{dataset.folder}: {len(dataset)} answers to {len(set(groups))} prompts are too few: "
             f"one prompt in {HELD_OUT_EVERY} is held out, wanted at least {FEWEST_HELD_OUT} "
-            "answers there",
+            f"greedy answers there, found {len(judged)}",
             hint="collect more --tokens, from more prompts",
         )
     return learned, judged
@@ -227,6 +232,16 @@ class Fit:
 
         Raises InterruptedRunError after Ctrl-C, with a checkpoint on disk.
         """
+        if self.minutes >= self._options.minutes and self.curve:
+            progress(self.minutes, self._options.minutes, self._remark())
+            return
+        try:
+            self._go_on(progress)
+        except InterruptedRunError:
+            self._save()
+            raise
+
+    def _go_on(self, progress: Callable[[float, float, str], None]) -> None:
         wanted = self._options.minutes
         clock = time.monotonic
         last = saved = judged = clock()
@@ -243,7 +258,6 @@ class Fit:
             self.minutes += (now - last) / 60
             last = now
             if interrupted:
-                self._save()
                 raise InterruptedRunError
             if now - judged > between:
                 self._judge_moment(losses, hits)
@@ -256,14 +270,8 @@ class Fit:
         progress(wanted, wanted, self._remark())
 
     def judge(self, indices: Sequence[int]) -> Judgement:
-        """Judge the greedy ones among some answers, every anchor of them."""
-        answers = [self._read(index) for index in indices]
-        return judge(
-            self.drafter,
-            [answer for answer in answers if answer.temperature == 0],
-            self._draft_index,
-            precision=self._precision(),
-        )
+        """Judge some held-out answers, every anchor of them."""
+        return judge(self.drafter, map(self._read, indices))
 
     def _remark(self) -> str:
         if not self.curve:
@@ -331,6 +339,8 @@ class Fit:
             beside.parent.mkdir(parents=True, exist_ok=True)
             torch.save(
                 {
+                    "design": self.drafter.design.as_checkpoint(),
+                    "half": self._half,
                     "weights": self.drafter.state_dict(),
                     "draft_tokens": self.drafter.draft_tokens.cpu(),
                     "tap_scale": self.drafter.tap_scale.cpu(),
@@ -348,16 +358,10 @@ class Fit:
             raise DsparkError(f"{self._checkpoint}: cannot be written: {error}") from None
 
     def _load(self) -> None:
-        state = load_checkpoint(self._checkpoint)
-        try:
-            self.drafter.load_state_dict(state["weights"])
-            self._optimiser.load_state_dict(state["optimiser"])
-        except (RuntimeError, ValueError, KeyError):
-            raise UsageError(
-                f"{self._checkpoint}: is of a drafter of another design",
-                hint="give the same --layers, --block-size, --taps, --markov-rank and "
-                "--draft-vocab, or another folder",
-            ) from None
+        state = load_checkpoint(self._checkpoint, self.drafter.design)
+        self.drafter.load_state_dict(state["weights"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._half = bool(state["half"])
         self._random.bit_generator.state = state["random"]
         self.minutes = float(state["minutes"])
         self.step = int(state["step"])
@@ -416,29 +420,29 @@ def rows_of(drafter: TrainedDrafter, batch: Batch, draft_index: Tensor) -> Rows:
 
 
 @torch.no_grad()
-def judge(
-    drafter: TrainedDrafter,
-    answers: Sequence[Answer],
-    draft_index: Tensor,
-    *,
-    precision: AbstractContextManager[object] | None = None,
-) -> Judgement:
-    """Propose a whole block at every anchor of some greedy answers."""
+def judge(drafter: TrainedDrafter, answers: Iterable[Answer]) -> Judgement:
+    """Propose a whole block at every anchor of some greedy answers, in full precision.
+
+    Half precision would decide near-ties that the served drafter decides otherwise. Raises
+    InterruptedRunError after Ctrl-C.
+    """
     size = drafter.design.block_size
+    index = draft_index(drafter)
     confidence: list[np.ndarray] = []
     hits: list[np.ndarray] = []
     real: list[np.ndarray] = []
     rounds: list[int] = []
     for answer in answers:
-        every = anchors_of(answer)
+        if interrupted:
+            raise InterruptedRunError
+        every = greedy_anchors(answer)
+        if not len(every):
+            continue
         of_answer: list[np.ndarray] = []
         for anchors in _pieces(every, max(ROWS_AT_ONCE // size, 1)):
             lengths = np.full(len(anchors), size)
-            with precision or nullcontext():
-                rows = rows_of(
-                    drafter, make_batch([answer], [(anchors, lengths)], size), draft_index
-                )
-                logits = drafter.logits(rows.hidden, rows.markov)
+            rows = rows_of(drafter, make_batch([answer], [(anchors, lengths)], size), index)
+            logits = drafter.logits(rows.hidden, rows.markov)
             hit = logits.argmax(-1) == rows.labels.greedy
             of_answer.append(_scatter(rows.where, hit))
             confidence.append(_scatter(rows.where, rows.confidence.float()))
@@ -470,12 +474,34 @@ def _plain(moment: Moment) -> dict[str, float]:
     return {name: getattr(moment, name) for name in Moment.__slots__}
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint's contents; raises DsparkError for a file that is none."""
+def load_checkpoint(path: Path, design: DrafterDesign) -> dict[str, Any]:
+    """A checkpoint's contents.
+
+    Raises UsageError where it is missing or of another design, DsparkError where it is damaged.
+    """
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file", hint="run the step fit first") from None
     except Exception as error:  # noqa: BLE001  whatever a damaged pickle raises
         raise DsparkError(f"{path}: is no checkpoint of a fit: {error}") from None
+    if state.keys() != CHECKPOINT_KEYS:
+        raise DsparkError(f"{path}: is no checkpoint of a fit of this version")
+    found, wanted = state["design"], design.as_checkpoint()
+    if found != wanted:
+        differing = [
+            f"{name} is {found.get(name)}, wanted {value}"
+            for name, value in wanted.items()
+            if found.get(name) != value
+        ]
+        raise UsageError(
+            f"{path}: is of a drafter of another design: {'; '.join(differing)}",
+            hint="give the same options as before, or another folder",
+        )
     return state
+
+
+CHECKPOINT_KEYS = {
+    "design", "half", "weights", "draft_tokens", "tap_scale", "optimiser", "random", "minutes",
+    "step", "curve",
+}  # fmt: skip

@@ -21,7 +21,7 @@ from dspark_cli.engine.lanes import Lanes
 from dspark_cli.engine.model import Model, open_model
 from dspark_cli.engine.taps import Taps
 from dspark_cli.engine.vocab import Vocabulary
-from dspark_cli.errors import DsparkError, UsageError
+from dspark_cli.errors import DsparkError, InterruptedRunError, UsageError
 from dspark_cli.generate import Generation
 from dspark_cli.machine import available_memory
 from dspark_cli.metadata import Metadata, read_metadata
@@ -30,16 +30,27 @@ from dspark_cli.pair import Pair, open_pair
 from dspark_cli.sizes import plan_lanes
 from dspark_cli.stats import Statistics
 from dspark_cli.train.batches import choose_draft_tokens, tap_scale
-from dspark_cli.train.calibrate import calibrate
-from dspark_cli.train.collect import OPENING_TOKENS, Collection, Manner, manner_of
-from dspark_cli.train.dataset import F16_MAX, Answer, Dataset, DatasetWriter, Header
+from dspark_cli.train.calibrate import Outcomes, calibrate_crosswise
+from dspark_cli.train.collect import Collection, Manner, manner_of
+from dspark_cli.train.dataset import (
+    F16_MAX,
+    OPENING_TOKENS,
+    Answer,
+    Dataset,
+    DatasetWriter,
+    Header,
+    is_held_out,
+)
 from dspark_cli.train.design import DrafterDesign, OutType
-from dspark_cli.train.export import write_drafter
+from dspark_cli.train.export import as_stored, write_drafter
 from dspark_cli.train.questions import LONGEST_PROMPT, Questions, questions_for
-from dspark_cli.train.weights import initial_weights, read_weights
+from dspark_cli.train.tensors import read_weights
+from dspark_cli.train.weights import initial_weights
 
 if TYPE_CHECKING:  # PyTorch is imported by the steps that need it, not by ``collect``
+    from dspark_cli.train.faithful import Faithfulness
     from dspark_cli.train.fit import Fit, FitOptions
+    from dspark_cli.train.model import TrainedDrafter
     from dspark_cli.train.report import TrainingReport
 
 Progress = Callable[[float, float, str], None]
@@ -47,7 +58,12 @@ Progress = Callable[[float, float, str], None]
 
 DATASET = "dataset"  # folder of the collected answers, within the training's own
 CHECKPOINT = "checkpoint.pt"
+EXPORTED = "exported.gguf"  # until it has proved to be what was trained
 EXPORT_STEPS = 4
+EXACT_TYPES = {"f32", "f16"}  # files of these must propose what PyTorch does
+NEAR_TIE = 0.05  # logits, a hundred times the rounding of F16 weights on an ordinary pair
+FAR_BLOCKS = 0.01  # of the blocks may part by more than that
+FAR_CONFIDENCE = 0.02
 SCALE_ANSWERS = 64  # whose taps say how large each channel usually is
 MAX_PASSES = 64  # over a finite list of prompts, each sampled anew
 
@@ -89,7 +105,9 @@ class Collected:
 def projected_bytes(design: DrafterDesign, options: CollectOptions) -> int:
     """Bytes of the dataset that ``options`` ask for."""
     header = _header(design, options, label="", distinct=0)
-    return header.bytes_per_token() * options.tokens
+    # Answers that are under way when the dataset is large enough are finished.
+    under_way = options.lanes * (LONGEST_PROMPT + options.answer_tokens)
+    return header.bytes_per_token() * (options.tokens + under_way)
 
 
 def check_disk(design: DrafterDesign, options: CollectOptions, folder: Path) -> None:
@@ -158,7 +176,8 @@ def _todo(writer: DatasetWriter, questions: Questions, tokens: int) -> Iterator[
     for index in itertools.count():
         if writer.tokens >= tokens or index == last:
             return
-        if index not in done:
+        again = not questions.greedy_allowed(index)
+        if index not in done and not (again and is_held_out(questions.group(index))):
             yield index
 
 
@@ -166,6 +185,7 @@ def _manner(questions: Questions, seed: int) -> Callable[[int], Manner]:
     return lambda index: manner_of(
         index,
         seed,
+        held_out=not questions.from_nothing and is_held_out(questions.group(index)),
         greedy_allowed=questions.greedy_allowed(index),
         from_nothing=questions.from_nothing,
     )
@@ -227,6 +247,7 @@ class Teaching:
 
     fit: "Fit"
     target: Metadata
+    embedding: np.ndarray  # float32 [vocabulary, width]
     head: np.ndarray  # float32 [draft vocabulary, width]
     draft_tokens: np.ndarray  # int64 [draft vocabulary]
     dataset: Dataset
@@ -266,7 +287,7 @@ def open_teaching(
     with ExitStack() as owned:
         read = _tap_source(owned, model, design, dataset)
         if checkpoint.exists():
-            state = load_checkpoint(checkpoint)
+            state = load_checkpoint(checkpoint, design)
             draft_tokens = state["draft_tokens"].numpy()
             _check_draft_vocabulary(checkpoint, draft_tokens, draft_vocabulary, design)
             scale = state["tap_scale"].numpy()
@@ -287,7 +308,8 @@ def open_teaching(
                 seed=options.seed,
                 start=read_metadata(start) if start else None,
             )
-        head = output[draft_tokens]
+        whole = len(draft_tokens) == len(output)
+        head = output if whole else output[draft_tokens]
         drafter = TrainedDrafter(
             design,
             weights,
@@ -297,7 +319,7 @@ def open_teaching(
             tap_scale=scale,
         )
         fit = Fit(drafter, read, (learned, judged), options, checkpoint)
-        yield Teaching(fit, target, head, draft_tokens, dataset, read, judged)
+        yield Teaching(fit, target, embedding, head, draft_tokens, dataset, read, judged)
 
 
 def _tap_source(
@@ -361,41 +383,53 @@ def export(
     teaching: Teaching,
     options: ExportOptions,
     out: Path,
+    folder: Path,
     *,
     progress: Progress,
 ) -> "TrainingReport":
-    """Write the drafter, hold the file against what was trained, calibrate it, and measure it."""
+    """Write the drafter, hold the file against what was trained, calibrate it, and measure it.
+
+    The file gets its name when all of that is done; until then it is in ``folder``. Raises
+    InterruptedRunError after Ctrl-C, DsparkError where llama.cpp computes something else.
+    """
     from dspark_cli.train.faithful import compare_proposals
+    from dspark_cli.train.fit import judge
     from dspark_cli.train.report import Data, TrainingReport
 
-    judgement = teaching.fit.judge(teaching.judged)
+    trained = teaching.fit.drafter
+    stored = _as_stored(teaching, design, options.out_type)
+    halves = [judge(stored, map(teaching.read, teaching.judged[half::2])) for half in range(2)]
     progress(1, EXPORT_STEPS, "calibrating")
-    calibration = calibrate(judgement.confidence, judgement.hits, judgement.real)
+    calibration = calibrate_crosswise(
+        *(Outcomes(half.confidence, half.hits, half.real) for half in halves)
+    )
+    judgement = halves[0].joined(halves[1])
+    written = folder / EXPORTED
     write_drafter(
-        out,
+        written,
         design,
         teaching.target,
-        teaching.fit.drafter.export(),
+        trained.export(),
         draft_tokens=teaching.draft_tokens,
         head=teaching.head,
         out_type=options.out_type,
         temperatures=[position.temperature for position in calibration],
+        name=out.stem,
     )
     progress(2, EXPORT_STEPS, "comparing with PyTorch")
-    answers = [teaching.read(index) for index in teaching.judged[: options.faithful_blocks]]
-    greedy = [answer for answer in answers if answer.temperature == 0]
-    memory = MemoryOptions(threads=options.threads)
-    with (
-        open_pair(PairOptions(model, out, memory=memory)) as pair,
-        open_pair(PairOptions(model, None, memory=memory)) as alone,
-    ):
+    positions = _positions(design.target, teaching.dataset.header.answer_tokens)
+    memory = MemoryOptions(threads=options.threads, ctx_size=positions)
+    with open_pair(PairOptions(model, written, memory=memory)) as pair:
         if pair.drafter is None:
             raise ValueError("a pair with a drafter came without it")
         faithful = compare_proposals(
-            teaching.fit.drafter, pair.drafter, greedy, options.faithful_blocks
+            trained, pair.drafter, map(teaching.read, teaching.judged), options.faithful_blocks
         )
+        _check_faithful(faithful, options.out_type)
         progress(3, EXPORT_STEPS, "measuring")
-        drafted, ratios = _side_by_side(pair, alone, greedy[: options.timed_prompts], options)
+        timed = [teaching.dataset.read(i, taps=False) for i in teaching.judged]
+        drafted, ratios = _side_by_side(pair, timed[: options.timed_prompts], options)
+    move(written, out)
     progress(EXPORT_STEPS, EXPORT_STEPS, f"wrote {out.name}")
     fit = teaching.fit
     return TrainingReport(
@@ -420,8 +454,50 @@ def export(
     )
 
 
+def _as_stored(teaching: Teaching, design: DrafterDesign, out_type: OutType) -> "TrainedDrafter":
+    """The drafter as its file will say it, rounding included."""
+    from dspark_cli.train.model import TrainedDrafter
+
+    trained = teaching.fit.drafter
+    pruned = len(teaching.draft_tokens) < design.vocabulary
+    head = as_stored({"output.weight": teaching.head}, out_type)["output.weight"]
+    return TrainedDrafter(
+        design,
+        as_stored(trained.export(), out_type),
+        embedding=teaching.embedding,
+        head=head if pruned else teaching.head,
+        draft_tokens=teaching.draft_tokens,
+        tap_scale=np.ones(design.tap_width, np.float32),
+    ).to(trained.head.device)
+
+
+def _check_faithful(faithful: "Faithfulness", out_type: OutType) -> None:
+    """Refuse a file that is not what was trained; a quantised one only says how much it is."""
+    if out_type not in EXACT_TYPES or not faithful.blocks:
+        return
+    parted = [gap for gap in faithful.gaps if gap > NEAR_TIE]
+    if len(parted) > FAR_BLOCKS * faithful.blocks or faithful.confidence_error > FAR_CONFIDENCE:
+        raise DsparkError(
+            f"the exported drafter is not what was trained: {len(parted)} of {faithful.blocks} "
+            f"held-out blocks differ by more than {NEAR_TIE} logits, confidences by up to "
+            f"{faithful.confidence_error:.3f}",
+            hint="this llama.cpp computes the drafter in another way; please report it",
+        )
+
+
+def move(source: Path, out: Path) -> None:
+    """Give a finished file its name, on another disk too; raises DsparkError."""
+    beside = out.with_name(out.name + ".part")
+    try:
+        shutil.move(source, beside)
+        beside.replace(out)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise DsparkError(f"{out}: cannot be written: {error.strerror or error}") from None
+
+
 def _side_by_side(
-    pair: Pair, alone: Pair, answers: Sequence[Answer], options: ExportOptions
+    pair: Pair, answers: Sequence[Answer], options: ExportOptions
 ) -> tuple[Statistics, list[float]]:
     """Decode held-out prompts with and without the drafter, in turn.
 
@@ -429,6 +505,7 @@ def _side_by_side(
     decoding.
     """
     total, ratios = Statistics(), []
+    alone = replace(pair, drafter=None)
     for answer in answers:
         # A text that began from nothing begins with its opening: without it, all are the same.
         begun = max(answer.n_prompt, OPENING_TOKENS + 1)
@@ -443,9 +520,12 @@ def _side_by_side(
 
 
 def _generate(pair: Pair, prompt: list[int], tokens: int) -> Statistics:
-    run = Generation(pair, prompt, GenerationOptions(n_predict=tokens))
+    room = pair.room - len(prompt)
+    run = Generation(pair, prompt, GenerationOptions(n_predict=max(min(tokens, room), 1)))
     for _ in run:
         pass
+    if run.finish_reason == "interrupted":
+        raise InterruptedRunError
     return run.statistics
 
 

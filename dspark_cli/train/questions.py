@@ -16,7 +16,7 @@ from dspark_cli.train.templates import written_prompts
 
 LONGEST_PROMPT = 256  # tokens, the chat template included; longer prompts are not asked
 FEWEST_PROMPTS = 20  # of a file: a part of them is held out to judge the drafter
-WRITTEN_PROMPTS = 20_000  # of the built-in ones; more than a first training asks
+WRITTEN_PROMPTS = 40_000  # all of the built-in ones
 
 
 class Questions:
@@ -80,11 +80,11 @@ def questions_for(vocabulary: Vocabulary, prompts: Path | None, *, seed: int) ->
 
 
 def read_prompts(path: Path) -> list[str]:
-    """The prompts of a file; raises UsageError where they are too few to hold a part out."""
-    texts = [prompt.text for prompt in read_jsonl(path)]
-    if len(set(texts)) < FEWEST_PROMPTS:
+    """The distinct prompts of a file; raises UsageError where too few can be held out."""
+    texts = list(dict.fromkeys(prompt.text for prompt in read_jsonl(path)))
+    if len(texts) < FEWEST_PROMPTS:
         raise UsageError(
-            f"{path}: holds {len(set(texts))} distinct prompts, wanted at least "
+            f"{path}: holds {len(texts)} distinct prompts, wanted at least "
             f"{FEWEST_PROMPTS}: a part is held out to judge the drafter",
         )
     return texts

@@ -5,14 +5,14 @@ starts a training, what a checkpoint exports and what a GGUF stores. This module
 GGUF tensors; it knows no PyTorch.
 """
 
-from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
-from gguf import GGMLQuantizationType, dequantize
 
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import Metadata
 from dspark_cli.train.design import DrafterDesign
+from dspark_cli.train.tensors import read_weights
 
 Weights = dict[str, np.ndarray]
 
@@ -21,24 +21,7 @@ INITIAL_DEVIATION = 0.02  # of matrices drawn at random, as in GPT-2
 MARKOV_DEVIATION = 0.2
 # Rotary pairs lie side by side in these targets (LLAMA_ROPE_TYPE_NORM); a drafter's lie half a
 # head apart (NEOX).
-INTERLEAVED_ROPE = frozenset({"llama"})
-
-
-def read_weights(metadata: Metadata, name: str) -> np.ndarray:
-    """One tensor as float32, outputs first; raises DsparkError where there is none to read."""
-    tensor = metadata.tensors.get(name)
-    if tensor is None or tensor.size is None:
-        raise DsparkError(f"{metadata.path}: has no readable tensor {name}")
-    raw = np.fromfile(tensor.path, np.uint8, tensor.size, offset=tensor.offset)
-    kind = GGMLQuantizationType(tensor.type_id)
-    try:
-        values = dequantize(_typed(raw, kind), kind)
-    except NotImplementedError:
-        raise DsparkError(
-            f"{metadata.path}: {name} is {kind.name}, which cannot be dequantised here",
-            hint="train on a copy of the target in another type, such as Q8_0 or F16",
-        ) from None
-    return values.astype(np.float32).reshape(tensor.shape[::-1])
+INTERLEAVED_ROPE = frozenset({"llama", "muse-glimmer", "nanbeige"})
 
 
 def shapes_of(design: DrafterDesign, draft_vocabulary: int) -> dict[str, tuple[int, ...]]:
@@ -100,9 +83,8 @@ def initial_weights(
             deviation = MARKOV_DEVIATION if name == "markov_w1.weight" else INITIAL_DEVIATION
             weights[name] = random.normal(0, deviation, shape).astype(np.float32)
     weights["fc.weight"] /= tap_scale
-    if start is None:
-        _start_from_target(weights, design, target)
-    else:
+    _start_from_target(weights, design, target)
+    if start is not None:
         _start_from_drafter(weights, start, draft_tokens)
     return weights
 
@@ -113,18 +95,22 @@ def _start_from_target(weights: Weights, design: DrafterDesign, target: Metadata
         return
     for layer in range(design.layers):
         for name in (
-            "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output",
-            "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
+            "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm",
+            "attn_k_norm", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
         ):  # fmt: skip
             theirs = f"blk.{first + layer}.{name}.weight"
             ours = f"blk.{layer}.{name}.weight"
-            if theirs not in target.tensors:
+            try:
+                values = read_weights(target, theirs)
+            except DsparkError:  # missing or unreadable: this one begins at random
                 continue
-            values = read_weights(target, theirs)
             if name in {"attn_q", "attn_k"} and target.architecture in INTERLEAVED_ROPE:
                 values = half_rotated(values, design.head_length)
             if values.shape == weights[ours].shape:
                 weights[ours] = values
+    # The head was trained behind the target's own last norm.
+    with suppress(DsparkError):
+        weights["output_norm.weight"] = read_weights(target, "output_norm.weight")
     # The first block then reads of the taps what the target's own layer would read.
     nearest = min(range(len(design.taps)), key=lambda at: abs(design.taps[at] - first))
     columns = slice(nearest * design.width, (nearest + 1) * design.width)
@@ -164,12 +150,3 @@ def _rows_of(
     laid: np.ndarray = ours.copy()
     laid[rows >= 0] = values[rows[rows >= 0]]
     return laid
-
-
-def _typed(raw: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
-    """Plain types as themselves, blocks as bytes: what ``gguf.dequantize`` wants."""
-    plain: Mapping[GGMLQuantizationType, type] = {
-        GGMLQuantizationType.F32: np.float32,
-        GGMLQuantizationType.F16: np.float16,
-    }
-    return raw.view(plain[kind]) if kind in plain else raw
