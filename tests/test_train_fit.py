@@ -372,7 +372,8 @@ def test_an_answer_of_one_token_teaches_nothing_and_breaks_nothing(words, tmp_pa
             short = 1 if i % 2 else len(item.tokens) - 1
             writer.add(
                 replace(
-                    item, prompt=i, temperature=0.0, n_prompt=short, tokens=item.tokens[: short + 1],
+                    item, prompt=i, temperature=0.0, n_prompt=short,
+                    tokens=item.tokens[: short + 1],
                     top_ids=item.top_ids[:1], top_logprobs=item.top_logprobs[:1],
                     taps=item.taps[:short],
                 )
