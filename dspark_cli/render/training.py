@@ -28,6 +28,7 @@ class TrainingProgress:
         self._clock = time.monotonic
         self._began: tuple[float, float] | None = None  # seconds, done
         self._next_line = 0.0
+        self._complete = False  # what is under way when enough is done goes on
 
     def __call__(self, done: float, total: float, remark: str) -> None:
         now = self._clock()
@@ -36,8 +37,10 @@ class TrainingProgress:
         rate = (done - self._began[1]) / max(now - self._began[0], 1e-9)
         shown = f"{rate:,.0f} {self._unit}/s" if self._unit and done > self._began[1] else ""
         self._bar.update(self._task, completed=done, total=total, rate=shown, remark=remark)
-        if self._bar.disable and (now >= self._next_line or done >= total):
+        complete = done >= total and not self._complete
+        if self._bar.disable and (now >= self._next_line or complete):
             self._next_line = now + SECONDS_BETWEEN_LINES
+            self._complete = complete
             left = f"{(total - done) / rate / 60:.0f} min left" if rate > 0 else ""
             parts = [f"{self._step} {min(done / total, 1):.0%}", remark, shown, left]
             tell(Text(", ".join(part for part in parts if part)))

@@ -13,6 +13,10 @@ import numpy as np
 from dspark_cli.train.dataset import Answer
 
 IGNORED = -1
+COVERAGE = 0.99  # of the tokens of the answers
+DRAFT_VOCABULARY_STEP = 512
+SMALL_VOCABULARY = 8192  # a head of this size costs next to nothing
+LEAST_SCALE = 1e-3  # of the mean: a channel that is always zero is not divided by zero
 FULL_BLOCKS = 0.5  # of all blocks; the others' lengths are drawn, since a run may draft fewer rows
 
 
@@ -127,11 +131,6 @@ def choose_draft_tokens(counts: np.ndarray, wanted: int | None) -> np.ndarray:
     return np.sort(np.argsort(-counts, kind="stable")[:wanted])
 
 
-COVERAGE = 0.99  # of the tokens of the answers
-DRAFT_VOCABULARY_STEP = 512
-SMALL_VOCABULARY = 8192  # a head of this size costs next to nothing
-
-
 def accepted_lengths(hits: np.ndarray) -> np.ndarray:
     """How many leading rows hit: ``hits`` bool [..., b] to int [...]."""
     lengths: np.ndarray = hits.astype(np.int64).cumprod(axis=-1).sum(axis=-1)
@@ -169,6 +168,3 @@ def tap_scale(answers: Iterable[Answer]) -> np.ndarray:
     scale = np.sqrt(total / count).astype(np.float32)
     floored: np.ndarray = np.maximum(scale, scale.mean() * LEAST_SCALE)
     return floored
-
-
-LEAST_SCALE = 1e-3  # of the mean: a channel that is always zero is not divided by zero

@@ -46,6 +46,7 @@ SECONDS_BETWEEN_JUDGEMENTS = (15.0, 300.0)  # at least, at most
 # The confidence head is a linear probe of rows that it does not change: it may learn faster, and
 # its bias has far to go in the few steps of a short fit.
 CONFIDENCE_SPEED = 10.0  # times the learning rate
+JUDGED_ON_THE_WAY = 48  # answers; all held-out ones are judged at the end
 ROWS_AT_ONCE = 2048  # of logits, when held-out answers are judged
 BF16_GAIN = 1.3  # times faster, from which bf16 is worth its rounding
 
@@ -368,9 +369,6 @@ class Fit:
         self.curve = [Moment(**moment) for moment in state["curve"]]
 
 
-JUDGED_ON_THE_WAY = 48  # answers; all held-out ones are judged at the end
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of a batch that have something to propose, and what they should propose."""
@@ -399,7 +397,7 @@ def rows_of(drafter: TrainedDrafter, batch: Batch, draft_index: Tensor) -> Rows:
 
     labels = on(batch.labels)
     where = labels != IGNORED
-    hidden, _ = drafter(on(batch.taps), on(batch.anchors), on(batch.tokens), on(batch.lengths))
+    hidden = drafter(on(batch.taps), on(batch.anchors), on(batch.tokens), on(batch.lengths))
     hidden = hidden[where]
     markov = drafter.markov(on(batch.previous)[where])
     position = torch.arange(labels.shape[2], device=device).expand(labels.shape)[where]

@@ -76,15 +76,13 @@ class TrainedDrafter(nn.Module):
         }
         return {**weights, FUSION: weights[FUSION] / self.tap_scale.cpu().numpy()}
 
-    def forward(
-        self, taps: Tensor, anchors: Tensor, tokens: Tensor, lengths: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Hidden rows of some blocks, and where each row stands.
+    def forward(self, taps: Tensor, anchors: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Hidden rows of some blocks.
 
         ``taps`` [n, t, n_taps x width]; ``anchors`` [n, m] are positions within t, context before
         them is seen; ``tokens`` [n, m] are the anchors' own tokens; ``lengths`` [n, m] are rows
-        per block. Returns hidden rows [n, m, block, width] behind the output norm, and positions
-        [n, m, block]. Rows past a block's length are to be ignored.
+        per block. Returns rows [n, m, block, width] behind the output norm; those past a block's
+        length are to be ignored.
         """
         design = self.design
         n, m = anchors.shape
@@ -112,7 +110,7 @@ class TrainedDrafter(nn.Module):
         for layer in range(design.layers):
             x = x + self._attention(layer, x, context, positions, blocked)
             x = x + self._feed_forward(layer, x)
-        return self._norm(x, "output_norm"), positions
+        return self._norm(x, "output_norm")
 
     def markov(self, previous: Tensor) -> Tensor:
         """W1 of the tokens before each row: ``previous`` [...] to [..., rank]."""
@@ -196,7 +194,7 @@ class TrainedDrafter(nn.Module):
         ``taps`` [1, t, n_taps x width], ``anchors`` and ``tokens`` [1, m].
         """
         size = self.design.block_size
-        hidden, _ = self(taps, anchors, tokens, torch.full_like(anchors, size))
+        hidden = self(taps, anchors, tokens, torch.full_like(anchors, size))
         previous, drafts, gaps, confidences = tokens[0], [], [], []
         for row in range(size):
             markov = self.markov(previous)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dspark_cli.stats import JsonObject, Statistics
-from dspark_cli.train.calibrate import PositionCalibration, chances
+from dspark_cli.train.calibrate import BINS, PositionCalibration, chances
 from dspark_cli.train.dataset import write_atomically
 from dspark_cli.train.design import DrafterDesign, OutType
 from dspark_cli.train.faithful import Faithfulness
@@ -178,7 +178,7 @@ def draw(report: TrainingReport, path: Path) -> None:
 
 
 def reliability(
-    predicted: np.ndarray, happened: np.ndarray, bins: int = 15
+    predicted: np.ndarray, happened: np.ndarray, bins: int = BINS
 ) -> tuple[list[float], list[float]]:
     """Mean prediction and mean outcome of bins of equal mass."""
     order = predicted.argsort(kind="stable")

@@ -54,6 +54,9 @@ def main() -> None:
 
 def report(drafter: Path, rounds: list[Round]) -> None:
     """Print what one drafter did."""
+    if not rounds:
+        print(f"{drafter.name}: drafted nothing")
+        return
     accepted = sum(event.accepted for event in rounds)
     print(f"{drafter.name}: {len(rounds)} rounds, tau {1 + accepted / len(rounds):.3f}")
     temperatures = read_metadata(drafter).values.get(TEMPERATURES_KEY, ())
