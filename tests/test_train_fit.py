@@ -597,6 +597,22 @@ def test_a_checkpoint_of_another_design_is_refused(words, tmp_path, dspark, othe
     assert f"is of a drafter of another design: {found}" in done.errors[0]
 
 
+def test_a_fit_that_diverges_keeps_what_it_had(words, tmp_path, dspark, monkeypatch):
+    """A loss that is no number ends the fit in one sentence, before it is saved."""
+    target, folder = words
+    (tmp_path / "dataset").symlink_to(folder / "dataset")
+    fit = train_words(target, tmp_path, "--step", "fit", "--resume", tmp_path)
+    assert dspark(*fit, "--minutes", 0.01).code == 0
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    monkeypatch.setattr("dspark_cli.train.fit.Fit._learn", lambda *_: (float("nan"), 0.0))
+
+    done = dspark(*fit, "--minutes", 5)
+
+    assert done.code == 1
+    assert "the fit has diverged" in done.errors[0]
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
 def test_what_was_never_fitted_is_not_exported(words, tmp_path, dspark):
     """An untrained drafter is a file that nobody wants."""
     target, folder = words

@@ -253,6 +253,11 @@ class Fit:
         while self.minutes < wanted:
             progress(self.minutes, wanted, self._remark())
             loss, hit = self._learn(self._rate())
+            if not math.isfinite(loss):
+                raise DsparkError(
+                    f"the loss of step {self.step} is no number ({loss}): the fit has diverged",
+                    hint="use a lower --learning-rate; the checkpoint of before is kept",
+                )
             losses.append(loss)
             hits.append(hit)
             now = clock()
@@ -303,7 +308,8 @@ class Fit:
 
     def _learn(self, rate: float) -> tuple[float, float]:
         options = self._options
-        picked = self._random.choice(self._learned, options.answers, replace=False).tolist()
+        count = min(options.answers, len(self._learned))
+        picked = self._random.choice(self._learned, count, replace=False).tolist()
         answers = [self._read(index) for index in picked]
         size = self.drafter.design.block_size
         chosen = [draw_anchors(a, size, options.anchors, self._random) for a in answers]
