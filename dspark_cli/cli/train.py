@@ -77,6 +77,8 @@ def train(
     from dspark_cli.train.pipeline import CollectOptions, ExportOptions
     from dspark_cli.train.questions import read_prompts
 
+    if draft_vocab == 1:
+        raise UsageError("--draft-vocab wants 0 (all) or at least 2 tokens, got 1")
     # An hour of collecting is a long wait for a misspelt name.
     if "collect" in steps and prompts is not None:
         read_prompts(prompts)
