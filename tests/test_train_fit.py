@@ -140,10 +140,14 @@ def _drafter_shape(plan):
 
 
 @pytest.mark.parametrize("pruned", [False, True])
-def test_the_exported_file_proposes_what_was_trained(words, tmp_path, pruned):
-    """llama.cpp and PyTorch draft the same tokens at every anchor of held-out answers."""
-    target, folder = words
+def test_the_exported_file_proposes_what_was_trained(talker, tmp_path, pruned):
+    """llama.cpp and PyTorch draft the same tokens at every anchor of a target's own words."""
+    target, folder = talker, tmp_path
     plan = design(target)
+    prompts = folder / "prompts.txt"
+    prompts.write_text("".join(f"tell me about {number}\n" for number in range(30)))
+    options = CollectOptions(tokens=1000, prompts=prompts, answer_tokens=24, lanes=8, threads=1)
+    collect(target.path, plan, options, folder, progress=lambda *_: None)
     tokens = np.arange(0, 288, 2) if pruned else np.arange(288)
     scale = np.linspace(0.5, 2, plan.tap_width).astype(np.float32)
     drafter = trained(target, plan, tokens, random_weights(plan, target, tokens), scale)
