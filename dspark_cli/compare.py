@@ -24,6 +24,7 @@ from dspark_cli.errors import InterruptedRunError
 from dspark_cli.events import Finish, FinishReason, Round
 from dspark_cli.options import SamplingOptions
 from dspark_cli.pair import Pair
+from dspark_cli.schedule import FIXED, ScheduleOptions
 from dspark_cli.stats import Statistics
 
 WATCHED = 64  # likeliest tokens of each row whose logits are compared between widths
@@ -54,6 +55,7 @@ def compare(
     limit: int | None,
     sampling: SamplingOptions | None = None,
     tolerance: float | None = None,
+    schedule: ScheduleOptions = FIXED,
     loop: type[Decoding] = Decoding,
 ) -> Comparison:
     """Decode ``prompt`` plainly and speculatively and judge the second by the first.
@@ -64,7 +66,8 @@ def compare(
     if pair.drafter is None:
         raise ValueError("there is nothing to compare without a drafter")
     sampling = sampling or SamplingOptions()
-    return _Judge(pair, list(prompt), limit, sampling, tolerance).compare(loop)
+    judge = _Judge(pair, list(prompt), limit, sampling, schedule, tolerance)
+    return judge.compare(loop)
 
 
 @dataclass(slots=True)
@@ -75,6 +78,7 @@ class _Judge:
     prompt: list[int]
     limit: int | None
     sampling: SamplingOptions
+    schedule: ScheduleOptions
     given_tolerance: float | None
 
     def compare(self, loop: type[Decoding]) -> Comparison:
@@ -209,6 +213,7 @@ class _Judge:
             room=self.pair.room,
             limit=self.limit,
             ends=lambda token: "eog" if self.pair.vocabulary.is_eog(token) else None,
+            schedule=self.schedule.make(),
         ):
             if isinstance(event, Round):
                 rounds.append(event)

@@ -14,6 +14,7 @@ import numpy as np
 
 from dspark_cli.errors import InterruptedRunError, LlamaError
 from dspark_cli.events import Event, Finish, FinishReason, Prefill, Round
+from dspark_cli.schedule import WHOLE_DRAFT, Schedule
 from dspark_cli.verify import Rows, verify
 
 
@@ -95,6 +96,7 @@ class Decoding:
     room: int
     limit: int | None = None
     ends: Ends = lambda _: None
+    schedule: Schedule = WHOLE_DRAFT
     clock: Callable[[], float] = time.perf_counter
     position: int = field(init=False, default=0)  # tokens in the target's memory
     produced: int = field(init=False, default=0)
@@ -135,9 +137,11 @@ class Decoding:
         """
         started, began = self.clock(), self.position
         draft = self._propose()
-        scored = self.target.score([self.last, *draft.tokens], began)
-        verdict = verify(draft.tokens, scored.logits, self.choose)
-        tokens, reason = self._commit(verdict.tokens(draft.tokens))
+        length = self.schedule.length(draft.confidences, len(draft.tokens))
+        judged = draft.tokens[:length]
+        scored = self.target.score([self.last, *judged], began)
+        verdict = verify(judged, scored.logits, self.choose)
+        tokens, reason = self._commit(verdict.tokens(judged))
         broken = verdict.bonus is None and reason is None
         if not tokens:
             raise broken_logits(began + 1)
@@ -157,9 +161,9 @@ class Decoding:
             tokens=tokens,
             position=began,
             proposed=len(draft.tokens),
-            scored=len(draft.tokens),
+            scored=length,
             accepted=accepted,
-            ignored=len(draft.tokens) - accepted if cut else 0,
+            ignored=length - accepted if cut else 0,
             confidences=draft.confidences,
             draft_seconds=draft.seconds,
             score_seconds=scored.seconds,

@@ -101,6 +101,7 @@ class Generation:
             room=pair.room,
             limit=None if options.n_predict < 0 else options.n_predict,
             ends=self._ends,
+            schedule=options.schedule.make(),
         )
         try:
             for event in decoding:

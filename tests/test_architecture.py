@@ -14,6 +14,7 @@ ROOT = Path(dspark_cli.__file__).parent
 
 LAYERS = [
     {"errors", "events"},
+    {"schedule"},
     {"options"},
     {"metadata", "native", "text", "prompts", "stats", "models", "machine"},
     {"contract", "chat", "verify", "versions", "equivalence"},

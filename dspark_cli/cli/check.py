@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
-from dspark_cli.cli.models import pair_paths
+from dspark_cli.cli.models import pair_paths, schedule_options
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.equivalence import Comparison, Summary
 from dspark_cli.errors import (
@@ -26,6 +26,7 @@ from dspark_cli.render.messages import warn
 from dspark_cli.render.report import foreign_sentence
 from dspark_cli.render.streams import answer_stream
 from dspark_cli.render.verdicts import Judged, VerdictJson, Verdicts, VerdictText
+from dspark_cli.schedule import ScheduleOptions
 
 if TYPE_CHECKING:
     from dspark_cli.pair import Pair
@@ -67,6 +68,8 @@ def check(
     min_p: params.MinP = 0.05,
     seed: params.Seed = None,
     spec_draft_n_max: params.DraftMax = None,
+    schedule: params.ScheduleName = None,
+    spec_draft_p_min: params.DraftPMin = None,
     tolerance: params.Tolerance = None,
     strict: params.Strict = False,
     json_document: params.Json = False,
@@ -124,6 +127,7 @@ def check(
             temperature=temp, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed
         ),
         tolerance=tolerance,
+        schedule=schedule_options(schedule, spec_draft_p_min),
         strict=strict,
         verbose=verbose,
     )
@@ -155,6 +159,7 @@ class Examination:
     limit: int | None
     sampling: SamplingOptions
     tolerance: float | None
+    schedule: ScheduleOptions
     strict: bool
     verbose: bool
 
@@ -164,8 +169,10 @@ class Examination:
         from dspark_cli.native.interrupt import ctrl_c_sets_flag
         from dspark_cli.native.log import log
         from dspark_cli.pair import open_planned, plan_pair
+        from dspark_cli.plan import check_schedule
 
         plan = plan_pair(self.pair_options)
+        check_schedule(plan, self.schedule)
         prompts = selection.of(source.read(plan.target.vocabulary))
         for warning in plan.warnings:
             warn(warning)
@@ -185,6 +192,7 @@ class Examination:
                         limit=self.limit,
                         sampling=self.sampling,
                         tolerance=self.tolerance,
+                        schedule=self.schedule,
                     )
                     summary.add(comparison)
                     self._show(pair, prompt, tokens, comparison, verdicts, progress)
@@ -240,6 +248,8 @@ class Examination:
         words += memory_words(self.pair_options.memory)
         if self.tolerance is not None:
             words += ["--tolerance", str(self.tolerance)]
+        if self.schedule.p_min is not None:
+            words += ["--spec-draft-p-min", str(self.schedule.p_min)]
         if not sampling.greedy:
             words += ["--temp", str(sampling.temperature), "--seed", str(sampling.seed)]
             words += ["--top-k", str(sampling.top_k), "--top-p", str(sampling.top_p)]

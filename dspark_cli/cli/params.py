@@ -20,6 +20,11 @@ class StatsFormat(str, Enum):
     none = "none"
 
 
+class ScheduleChoice(str, Enum):
+    fixed = "fixed"
+    confidence = "confidence"
+
+
 class FlashAttentionChoice(str, Enum):
     auto = "auto"
     on = "on"
@@ -72,6 +77,25 @@ DraftMax = Annotated[
         help="Tokens drafted per round; must equal the drafter's block_size, its default.",
         panel=SPECULATION,
         metavar="N",
+    ),
+]
+ScheduleName = Annotated[
+    ScheduleChoice | None,
+    option(
+        "--schedule",
+        help="What a round scores: the whole draft, or up to the first token that the drafter "
+        "trusts less than --spec-draft-p-min.  [dim]default: fixed[/dim]",
+        panel=SPECULATION,
+    ),
+]
+DraftPMin = Annotated[
+    float | None,
+    option(
+        "--spec-draft-p-min",
+        "--spec-draft-conf-min",
+        help="Least confidence of a scored draft token; means --schedule confidence.",
+        panel=SPECULATION,
+        metavar="P",
     ),
 ]
 PromptText = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
-from dspark_cli.cli.models import pair_paths
+from dspark_cli.cli.models import pair_paths, schedule_options
 from dspark_cli.cli.outlet import Outlet, choose_outlet
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.errors import (
@@ -76,6 +76,8 @@ def run(
     seed: params.Seed = None,
     no_draft: params.NoDraft = False,
     spec_draft_n_max: params.DraftMax = None,
+    schedule: params.ScheduleName = None,
+    spec_draft_p_min: params.DraftPMin = None,
     stats: params.Stats = None,
     json_document: params.Json = False,
     json_lines: params.JsonLines = False,
@@ -115,6 +117,7 @@ def run(
             ignore_eos=ignore_eos,
         ),
         stops=tuple(stop or ()),
+        schedule=schedule_options(schedule, spec_draft_p_min),
     )
     source = PromptSource(
         text=prompt,
@@ -172,8 +175,10 @@ class Session:
         """Answer every prompt; what a run did before it failed is in the statistics too."""
         require_llama()
         from dspark_cli.pair import plan_pair
+        from dspark_cli.plan import check_schedule
 
         plan = plan_pair(self.pair_options)
+        check_schedule(plan, self.options.schedule)
         prompts = self.source.read(plan.target.vocabulary)
         for warning in plan.warnings:
             warn(warning)

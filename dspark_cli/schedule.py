@@ -1,0 +1,78 @@
+"""How much of a draft is scored: decisions, without a model or a clock.
+
+A token is committed only because the target itself chose it, so any length is as right as any
+other; it is only faster or slower. The loop asks, and does what it is told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from dspark_cli.errors import UsageError
+
+ScheduleKind: TypeAlias = Literal["fixed", "confidence"]
+
+
+class Schedule(Protocol):
+    """Decides about one round after the other."""
+
+    def length(self, confidences: Sequence[float], proposed: int, /) -> int:
+        """How many of ``proposed`` draft tokens are scored: 0 to ``proposed``.
+
+        ``confidences`` [proposed] are the drafter's, each under the condition that all before it
+        are accepted; empty without a confidence head.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class WholeDraft:
+    """``fixed``: every round scores all that was drafted."""
+
+    def length(self, confidences: Sequence[float], proposed: int) -> int:  # noqa: ARG002
+        return proposed
+
+
+WHOLE_DRAFT = WholeDraft()
+
+
+@dataclass(frozen=True, slots=True)
+class WhileConfident:
+    """``confidence``: the draft ends before the first token that the drafter trusts too little.
+
+    As llama.cpp's ``--spec-draft-p-min`` (common/speculative.cpp).
+    """
+
+    least: float
+
+    def length(self, confidences: Sequence[float], proposed: int) -> int:
+        below = (at for at, value in enumerate(confidences) if value < self.least)
+        return min(next(below, proposed), proposed)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOptions:
+    """Which schedule, and its threshold."""
+
+    kind: ScheduleKind = "fixed"
+    p_min: float | None = None  # of confidence
+
+    def __post_init__(self) -> None:
+        if self.p_min is not None and not 0 <= self.p_min <= 1:
+            raise UsageError(f"--spec-draft-p-min wants 0 to 1, got {self.p_min}")
+        if self.kind == "confidence" and self.p_min is None:
+            raise UsageError("--schedule confidence wants its threshold, --spec-draft-p-min P")
+        if self.kind != "confidence" and self.p_min is not None:
+            raise UsageError(
+                f"--spec-draft-p-min and --schedule {self.kind} contradict each other"
+            )
+
+    @property
+    def needs_confidence(self) -> bool:
+        return self.kind == "confidence"
+
+    def make(self) -> Schedule:
+        """The schedule of one run."""
+        return WHOLE_DRAFT if self.p_min is None else WhileConfident(self.p_min)
+
+
+FIXED = ScheduleOptions()

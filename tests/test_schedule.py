@@ -1,0 +1,150 @@
+"""What a round scores is decided by pure functions, and never changes the text."""
+
+import pytest
+from fakes import CountingTarget, greedy, half_knowing, perfect, wrong
+from pairs import write_rigged_drafter, write_rigged_target
+
+from dspark_cli.decode import Decoding
+from dspark_cli.errors import UsageError
+from dspark_cli.events import Round
+from dspark_cli.schedule import FIXED, WHOLE_DRAFT, ScheduleOptions, WhileConfident
+
+
+def step_by_seven(token: int) -> int:
+    return (token + 7) % 288
+
+
+def rounds(drafter, schedule, limit=24) -> list[Round]:
+    decoding = Decoding(
+        CountingTarget(), drafter, [1, 2, 3], greedy, room=200, limit=limit, schedule=schedule
+    )
+    return [event for event in decoding if isinstance(event, Round)]
+
+
+@pytest.mark.parametrize(
+    ("confidences", "least", "length"),
+    [
+        ((0.9, 0.8, 0.7), 0.0, 3),
+        ((0.9, 0.8, 0.7), 0.7, 3),
+        ((0.9, 0.6, 0.9), 0.7, 1),
+        ((0.5, 0.9, 0.9), 0.7, 0),
+        ((), 0.7, 0),
+    ],
+)
+def test_a_draft_ends_before_the_first_token_that_is_not_trusted(confidences, least, length):
+    """Later tokens stand on it, however much the drafter trusts them."""
+    assert WhileConfident(least).length(confidences, len(confidences)) == length
+
+
+def test_a_fixed_schedule_scores_all_that_was_drafted():
+    assert WHOLE_DRAFT.length((0.1, 0.1), 2) == 2
+
+
+@pytest.mark.parametrize("least", [0.0, 0.3, 0.4, 0.45, 0.51, 1.0])
+@pytest.mark.parametrize("drafter", [perfect, wrong, half_knowing])
+def test_no_threshold_changes_the_text(drafter, least):
+    """A token is committed because the target chose it; the fakes trust 1/2, 1/3, 1/4, 1/5."""
+    done = rounds(drafter(), WhileConfident(least))
+
+    assert [token for round_ in done for token in round_.tokens] == list(range(4, 28))
+
+
+@pytest.mark.parametrize(("least", "scored"), [(0.0, 4), (0.25, 3), (0.4, 1), (0.6, 0)])
+def test_only_what_is_trusted_is_scored(least, scored):
+    """The rest was drafted, and is neither accepted nor rejected."""
+    first = rounds(perfect(), WhileConfident(least))[0]
+
+    assert (first.proposed, first.scored, first.accepted) == (4, scored, scored)
+    assert first.rejected == first.ignored == 0
+    assert len(first.tokens) == scored + 1
+
+
+def test_the_drafter_is_fed_whatever_was_scored():
+    """A round that scores nothing still feeds the taps of its token."""
+    drafter = perfect()
+
+    done = rounds(drafter, WhileConfident(0.6))
+
+    assert all(round_.scored == 0 for round_ in done)
+    assert len(drafter.observed) == 2 + len(done)
+
+
+@pytest.mark.parametrize(
+    ("kind", "p_min", "sentence"),
+    [
+        ("confidence", None, "--schedule confidence wants its threshold"),
+        ("confidence", 1.5, "--spec-draft-p-min wants 0 to 1, got 1.5"),
+        ("fixed", 0.5, "--spec-draft-p-min and --schedule fixed contradict each other"),
+    ],
+)
+def test_options_that_make_no_schedule_are_refused(kind, p_min, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        ScheduleOptions(kind, p_min)
+
+
+def test_fixed_is_the_default():
+    assert FIXED.make() is WHOLE_DRAFT
+    assert ScheduleOptions("confidence", 0.3).make() == WhileConfident(0.3)
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def speaking(tmp_path_factory):
+    """A rigged pair whose drafter knows everything and whose confidence is known."""
+    folder = tmp_path_factory.mktemp("speaking")
+    target = write_rigged_target(folder / "t.gguf", next_token=step_by_seven)
+    return target.path, folder
+
+
+def run_words(target, drafter, *more):
+    return ["run", "-m", target, "-md", drafter, "-p", "a", "-n", 12, "-t", 1, "--json", *more]
+
+
+def test_the_threshold_alone_is_enough(speaking, dspark):
+    """As in llama.cpp; the histogram shows what was scored."""
+    target, folder = speaking
+    drafter = write_rigged_drafter(
+        folder / "d.gguf", _target(folder), knows=step_by_seven, confidence=lambda _: 0.3
+    ).path
+
+    whole = dspark(*run_words(target, drafter)).document
+    cut = dspark(*run_words(target, drafter, "--spec-draft-p-min", 0.5)).document
+
+    assert cut["tokens"] == whole["tokens"]
+    assert cut["scored_length_histogram"] == {"0": 12}
+    assert cut["num_spec_steps"] == 0
+    assert whole["num_spec_steps"] > 0
+
+
+def test_check_takes_the_same_schedule(speaking, dspark):
+    target, folder = speaking
+    drafter = write_rigged_drafter(
+        folder / "d2.gguf", _target(folder), knows=step_by_seven, confidence=lambda _: 0.3
+    ).path
+
+    done = dspark(
+        "check", "-m", target, "-md", drafter, "-p", "a", "-n", 12, "-t", 1, "--json",
+        "--schedule", "confidence", "--spec-draft-conf-min", 0.2,
+    )  # fmt: skip
+
+    assert done.code == 0
+    assert done.document["summary"]["identical"] == 1
+
+
+def test_a_drafter_without_confidences_cannot_be_cut_by_them(speaking, dspark):
+    """Decided by metadata, before weights are loaded."""
+    target, folder = speaking
+    drafter = write_rigged_drafter(
+        folder / "silent.gguf", _target(folder), knows=step_by_seven, confidence=None
+    ).path
+
+    done = dspark(*run_words(target, drafter, "--spec-draft-p-min", 0.5))
+
+    assert done.code == 4
+    assert "has no confidence head" in done.document["error"]["message"]
+
+
+def _target(folder):
+    return write_rigged_target(folder / "t.gguf", next_token=step_by_seven)
