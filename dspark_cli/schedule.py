@@ -13,8 +13,25 @@ from dspark_cli.errors import UsageError
 ScheduleKind: TypeAlias = Literal["fixed", "confidence"]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one round."""
+
+    draft: tuple[int, ...]  # proposed tokens
+    scored: int  # of those
+    accepted: int  # of those
+    committed: tuple[int, ...]  # accepted tokens and the bonus
+
+
 class Schedule(Protocol):
     """Decides about one round after the other."""
+
+    @property
+    def patient(self) -> bool:
+        """Whether taps of committed tokens wait until the next draft, to go in together."""
+
+    def rows(self, most: int, /) -> int:
+        """How many tokens are drafted: 0 to ``most``."""
 
     def length(self, confidences: Sequence[float], proposed: int, /) -> int:
         """How many of ``proposed`` draft tokens are scored: 0 to ``proposed``.
@@ -23,9 +40,25 @@ class Schedule(Protocol):
         are accepted; empty without a confidence head.
         """
 
+    def learn(self, outcome: Outcome, /) -> None:
+        """Hear what became of the round that was decided last."""
+
+
+class Steady:
+    """Drafts whole blocks, and learns nothing."""
+
+    __slots__ = ()
+    patient = False
+
+    def rows(self, most: int) -> int:
+        return most
+
+    def learn(self, outcome: Outcome) -> None:
+        """Stay as it is."""
+
 
 @dataclass(frozen=True, slots=True)
-class WholeDraft:
+class WholeDraft(Steady):
     """``fixed``: every round scores all that was drafted."""
 
     def length(self, confidences: Sequence[float], proposed: int) -> int:  # noqa: ARG002
@@ -36,7 +69,7 @@ WHOLE_DRAFT = WholeDraft()
 
 
 @dataclass(frozen=True, slots=True)
-class WhileConfident:
+class WhileConfident(Steady):
     """``confidence``: the draft ends before the first token that the drafter trusts too little.
 
     As llama.cpp's ``--spec-draft-p-min`` (common/speculative.cpp).

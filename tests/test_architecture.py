@@ -17,7 +17,7 @@ LAYERS = [
     {"schedule"},
     {"options"},
     {"metadata", "native", "text", "prompts", "stats", "models", "machine"},
-    {"contract", "chat", "verify", "versions", "equivalence"},
+    {"contract", "chat", "verify", "versions", "equivalence", "auto"},
     {"sizes"},
     {"plan"},
     {"engine", "render"},
