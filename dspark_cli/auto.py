@@ -14,12 +14,18 @@ clock: the same text gives the same decisions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import exp, log
 from operator import mul
 
-from dspark_cli.schedule import Outcome
+from dspark_cli.schedule import (
+    WHOLE_DRAFT,
+    Costs,
+    Outcome,
+    Schedule,
+    ScheduleOptions,
+    WhileConfident,
+)
 
 PROBE_SHARE = 0.013  # of the time goes to shadows where nothing is drafted
 MEMORY = 64.0  # tokens over which the achieved rate is remembered
@@ -29,28 +35,6 @@ TRUST = 1.0  # drafts that the confidences are believed for before outcomes corr
 OUTCOMES = 32.0  # tokens over which outcomes are remembered
 PRIOR = 0.6  # acceptance that is assumed of every position before anything is known
 LEAST_CHANCE, MOST_CHANCE = 1e-6, 1 - 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What one machine takes for one pair, in seconds.
-
-    ``score[k]`` scores k draft tokens and the newest one, ``draft[m]`` drafts m rows with the
-    injection before it; ``draft[0]`` is 0. Both reach to the block size.
-    """
-
-    score: tuple[float, ...]
-    draft: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.score) != len(self.draft) or len(self.score) < 2:  # noqa: PLR2004
-            raise ValueError("costs of 0 to block_size tokens, both of them")
-        if min(self.score) <= 0 or self.draft[0] != 0 or min(self.draft) < 0:
-            raise ValueError("costs are seconds: above 0 for scoring, 0 for drafting nothing")
-
-    @property
-    def longest(self) -> int:
-        return len(self.score) - 1
 
 
 def best_length(survival: Sequence[float], rate: float, score: Sequence[float]) -> int:
@@ -164,3 +148,15 @@ class Auto:
             self._worth[rows - 1] += weight * (worth - self._worth[rows - 1])
         self._drafts += 1
         self._age = 0
+
+
+def make_schedule(options: ScheduleOptions) -> Schedule:
+    """The schedule of one run; raises ValueError for ``auto`` without its costs."""
+    match options.kind:
+        case "fixed":
+            return WHOLE_DRAFT
+        case "confidence":
+            return WhileConfident(options.p_min or 0.0)
+    if options.costs is None:
+        raise ValueError("auto decides by costs, and was given none")
+    return Auto(options.costs, options.temperatures)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dspark_cli.auto import make_schedule
 from dspark_cli.decode import Decoding, Drafter, NoDrafter
 from dspark_cli.engine.sampler import Chooser, SamplerChain, argmax, chooser_for
 from dspark_cli.equivalence import Comparison, Equivalence, Parting, Run
@@ -213,7 +214,7 @@ class _Judge:
             room=self.pair.room,
             limit=self.limit,
             ends=lambda token: "eog" if self.pair.vocabulary.is_eog(token) else None,
-            schedule=self.schedule.make(),
+            schedule=make_schedule(self.schedule),
         ):
             if isinstance(event, Round):
                 rounds.append(event)

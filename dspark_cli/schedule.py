@@ -10,7 +10,29 @@ from typing import Literal, Protocol, TypeAlias
 
 from dspark_cli.errors import UsageError
 
-ScheduleKind: TypeAlias = Literal["fixed", "confidence"]
+ScheduleKind: TypeAlias = Literal["fixed", "confidence", "auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one machine takes for one pair, in seconds.
+
+    ``score[k]`` scores k draft tokens and the newest one, ``draft[m]`` drafts m rows with the
+    injection before it; ``draft[0]`` is 0. Both reach to the block size.
+    """
+
+    score: tuple[float, ...]
+    draft: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.score) != len(self.draft) or len(self.score) < 2:  # noqa: PLR2004
+            raise ValueError("costs of 0 to block_size tokens, both of them")
+        if min(self.score) <= 0 or self.draft[0] != 0 or min(self.draft) < 0:
+            raise ValueError("costs are seconds: above 0 for scoring, 0 for drafting nothing")
+
+    @property
+    def longest(self) -> int:
+        return len(self.score) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,8 @@ class ScheduleOptions:
 
     kind: ScheduleKind = "fixed"
     p_min: float | None = None  # of confidence
+    costs: Costs | None = None  # of auto; measured for the pair
+    temperatures: tuple[float, ...] = ()  # of auto; calibrate the drafter's confidences
 
     def __post_init__(self) -> None:
         if self.p_min is not None and not 0 <= self.p_min <= 1:
@@ -102,10 +126,6 @@ class ScheduleOptions:
     @property
     def needs_confidence(self) -> bool:
         return self.kind == "confidence"
-
-    def make(self) -> Schedule:
-        """The schedule of one run."""
-        return WHOLE_DRAFT if self.p_min is None else WhileConfident(self.p_min)
 
 
 FIXED = ScheduleOptions()

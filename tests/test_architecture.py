@@ -22,7 +22,7 @@ LAYERS = [
     {"plan"},
     {"engine", "render"},
     {"decode", "pair"},
-    {"generate", "compare"},
+    {"generate", "compare", "measure", "calibration"},
     {"train"},
     {"cli"},
     {"__main__"},

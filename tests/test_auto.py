@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from fakes import ChainDrafter, Clock, CountingTarget, greedy, successor
 
-from dspark_cli.auto import Auto, Costs, best_length, draft_worth
+from dspark_cli.auto import Auto, best_length, draft_worth
 from dspark_cli.decode import Decoding
 from dspark_cli.events import Round
-from dspark_cli.schedule import Outcome
+from dspark_cli.schedule import Costs, Outcome
 
 DRAFT = (0.0, 1.9, 2.8, 4.0, 4.5, 5.8)  # with an injection
 TABLES = {

@@ -1,9 +1,12 @@
 """What a round scores is decided by pure functions, and never changes the text."""
 
+import json
+
 import pytest
 from fakes import CountingTarget, greedy, half_knowing, perfect, wrong
 from pairs import write_rigged_drafter, write_rigged_target
 
+from dspark_cli.auto import make_schedule
 from dspark_cli.decode import Decoding
 from dspark_cli.errors import UsageError
 from dspark_cli.events import Round
@@ -83,8 +86,8 @@ def test_options_that_make_no_schedule_are_refused(kind, p_min, sentence):
 
 
 def test_fixed_is_the_default():
-    assert FIXED.make() is WHOLE_DRAFT
-    assert ScheduleOptions("confidence", 0.3).make() == WhileConfident(0.3)
+    assert make_schedule(FIXED) is WHOLE_DRAFT
+    assert make_schedule(ScheduleOptions("confidence", 0.3)) == WhileConfident(0.3)
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -148,3 +151,86 @@ def test_a_drafter_without_confidences_cannot_be_cut_by_them(speaking, dspark):
 
 def _target(folder):
     return write_rigged_target(folder / "t.gguf", next_token=step_by_seven)
+
+
+def auto_words(target, drafter, *more):
+    return run_words(target, drafter, "--schedule", "auto", *more)
+
+
+@pytest.fixture
+def knowing(speaking, tmp_path, monkeypatch):
+    """A pair whose drafter is always right, and a cache of its own."""
+    target, folder = speaking
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    drafter = write_rigged_drafter(
+        tmp_path / "d.gguf", _target(folder), knows=step_by_seven, confidence=lambda _: 0.9
+    ).path
+    return target, drafter, tmp_path / "cache"
+
+
+def test_auto_measures_once_and_keeps_what_it_found(knowing, dspark):
+    """The second run decides by the same table, so it decides the same."""
+    target, drafter, cache = knowing
+
+    first, second = (dspark(*auto_words(target, drafter)) for _ in range(2))
+
+    assert first.code == second.code == 0
+    assert "--schedule auto: measured this pair" in first.err
+    assert "measured" not in second.err
+    (kept,) = cache.rglob("*.json")
+    assert json.loads(kept.read_text())["draft"][0] == 0
+    assert first.document["tokens"] == second.document["tokens"]
+    shape = "scored_length_histogram"
+    assert first.document[shape] == second.document[shape]
+
+
+def test_auto_leaves_the_text_as_it_is(knowing, dspark):
+    """Whatever it decides, the target chooses."""
+    target, drafter, _ = knowing
+
+    auto = dspark(*auto_words(target, drafter, "-n", 60)).document
+    whole = dspark(*run_words(target, drafter, "-n", 60)).document
+    checked = dspark("check", "-m", target, "-md", drafter, "-p", "a", "-n", 60, "-t", 1,
+                     "--schedule", "auto")  # fmt: skip
+
+    assert auto["tokens"] == whole["tokens"]
+    assert checked.code == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1]", b"\xff", b'{"format": 1, "score": [1], "draft": [0]}',
+                b'{"format": 1, "score": [1e999, 1, 1, 1, 1], "draft": [0, 1, 1, 1, 1]}']
+)  # fmt: skip
+def test_a_damaged_table_is_measured_anew(knowing, dspark, content):
+    """With a warning, and without harm."""
+    target, drafter, cache = knowing
+    dspark(*auto_words(target, drafter))
+    (kept,) = cache.rglob("*.json")
+    kept.write_bytes(content)
+
+    done = dspark(*auto_words(target, drafter))
+
+    assert done.code == 0
+    assert "measuring anew" in done.err
+    assert json.loads(kept.read_text())["format"] == 1
+
+
+def test_a_calibration_can_be_left_out(knowing, dspark):
+    """Nothing is read, nothing is kept."""
+    target, drafter, cache = knowing
+
+    done = dspark(*auto_words(target, drafter, "--no-calibration"))
+
+    assert done.code == 0
+    assert not list(cache.rglob("*.json"))
+
+
+def test_without_a_drafter_there_is_nothing_to_decide(knowing, dspark):
+    target, _, cache = knowing
+
+    words = ["run", "-m", target, "--no-draft", "-p", "a", "-n", 5, "--json"]
+
+    done = dspark(*words, "--schedule", "auto")
+
+    assert done.code == 0
+    assert not cache.exists()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths, schedule_options
+from dspark_cli.cli.schedules import prepared
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.equivalence import Comparison, Summary
 from dspark_cli.errors import (
@@ -70,6 +71,7 @@ def check(
     spec_draft_n_max: params.DraftMax = None,
     schedule: params.ScheduleName = None,
     spec_draft_p_min: params.DraftPMin = None,
+    no_calibration: params.NoCalibration = False,
     tolerance: params.Tolerance = None,
     strict: params.Strict = False,
     json_document: params.Json = False,
@@ -128,6 +130,7 @@ def check(
         ),
         tolerance=tolerance,
         schedule=schedule_options(schedule, spec_draft_p_min),
+        calibrated=not no_calibration,
         strict=strict,
         verbose=verbose,
     )
@@ -160,6 +163,7 @@ class Examination:
     sampling: SamplingOptions
     tolerance: float | None
     schedule: ScheduleOptions
+    calibrated: bool  # whether costs are kept from run to run
     strict: bool
     verbose: bool
 
@@ -183,6 +187,7 @@ class Examination:
             with live_progress() as loading:
                 pair = owned.enter_context(open_planned(plan, progress=loading.loading))
             tokenized = [self._tokens(pair, source, prompt) for prompt in prompts]
+            schedule = prepared(pair, self.schedule, kept=self.calibrated)
             progress = owned.enter_context(check_progress(len(prompts)))
             try:
                 for prompt, tokens in zip(prompts, tokenized, strict=True):
@@ -192,7 +197,7 @@ class Examination:
                         limit=self.limit,
                         sampling=self.sampling,
                         tolerance=self.tolerance,
-                        schedule=self.schedule,
+                        schedule=schedule,
                     )
                     summary.add(comparison)
                     self._show(pair, prompt, tokens, comparison, verdicts, progress)
@@ -248,6 +253,8 @@ class Examination:
         words += memory_words(self.pair_options.memory)
         if self.tolerance is not None:
             words += ["--tolerance", str(self.tolerance)]
+        if self.schedule.kind == "auto":
+            words += ["--schedule", "auto"]
         if self.schedule.p_min is not None:
             words += ["--spec-draft-p-min", str(self.schedule.p_min)]
         if not sampling.greedy:

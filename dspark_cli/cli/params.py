@@ -23,6 +23,7 @@ class StatsFormat(str, Enum):
 class ScheduleChoice(str, Enum):
     fixed = "fixed"
     confidence = "confidence"
+    auto = "auto"
 
 
 class FlashAttentionChoice(str, Enum):
@@ -83,8 +84,9 @@ ScheduleName = Annotated[
     ScheduleChoice | None,
     option(
         "--schedule",
-        help="What a round scores: the whole draft, or up to the first token that the drafter "
-        "trusts less than --spec-draft-p-min.  [dim]default: fixed[/dim]",
+        help="What a round drafts and scores: whole blocks; up to the first token that the "
+        "drafter trusts less than --spec-draft-p-min; or what pays on this machine.  "
+        "[dim]default: fixed[/dim]",
         panel=SPECULATION,
     ),
 ]
@@ -96,6 +98,14 @@ DraftPMin = Annotated[
         help="Least confidence of a scored draft token; means --schedule confidence.",
         panel=SPECULATION,
         metavar="P",
+    ),
+]
+NoCalibration = Annotated[
+    bool,
+    option(
+        "--no-calibration",
+        help="Measure for --schedule auto anew, and keep nothing.",
+        panel=SPECULATION,
     ),
 ]
 PromptText = Annotated[

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths, schedule_options
 from dspark_cli.cli.outlet import Outlet, choose_outlet
+from dspark_cli.cli.schedules import prepared
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -78,6 +79,7 @@ def run(
     spec_draft_n_max: params.DraftMax = None,
     schedule: params.ScheduleName = None,
     spec_draft_p_min: params.DraftPMin = None,
+    no_calibration: params.NoCalibration = False,
     stats: params.Stats = None,
     json_document: params.Json = False,
     json_lines: params.JsonLines = False,
@@ -141,7 +143,15 @@ def run(
         warn(CONTEXT_SHIFT_REFUSED)
     if stats is None:
         stats = outlet.default_stats
-    return Session(pair_options, options, source, outlet, stats, verbose=verbose).run()
+    return Session(
+        pair_options,
+        options,
+        source,
+        outlet,
+        stats,
+        calibrated=not no_calibration,
+        verbose=verbose,
+    ).run()
 
 
 @dataclass(slots=True)
@@ -169,6 +179,7 @@ class Session:
     source: PromptSource
     outlet: Outlet
     stats: params.StatsFormat
+    calibrated: bool  # whether costs are kept from run to run
     verbose: bool
 
     def run(self) -> int:
@@ -209,8 +220,10 @@ class Session:
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
             if self.verbose:
                 note(f"sizes {json.dumps(sizes_as_json(pair))}")
+            schedule = prepared(pair, self.options.schedule, kept=self.calibrated)
+            session = replace(self, options=replace(self.options, schedule=schedule))
             for prompt in prompts:
-                self._answer(pair, prompt, progress, tally)
+                session._answer(pair, prompt, progress, tally)  # noqa: SLF001  its own kind
 
     def _answer(
         self, pair: "Pair", prompt: Prompt | list[int], progress: LiveProgress, tally: Tally
