@@ -7,6 +7,8 @@ the version of llama.cpp. A file that is damaged or of another format is as good
 import hashlib
 import json
 import math
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -40,34 +42,54 @@ def calibration_path(plan: Plan) -> Path:
     return user_cache_path("dspark-cli") / "calibration" / f"{digest}.json"
 
 
-def load_costs(path: Path, longest: int) -> Costs | None:
-    """The costs kept in ``path``; None where there are none that can be used.
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is known of one pair on one machine."""
+
+    costs: Costs
+    temperatures: tuple[float, ...] = ()  # of the confidences; empty: the drafter's own
+
+
+def load_calibration(path: Path, longest: int) -> Calibration | None:
+    """What ``path`` holds for drafts of up to ``longest`` tokens; None where there is nothing.
 
     Raises ValueError, with the reason, for a file that is damaged.
     """
     try:
         document = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot be read: {error}") from None
     try:
-        costs = Costs(*(tuple(map(float, document[name])) for name in ("score", "draft")))
+        score, draft, temperatures = (
+            tuple(map(float, document[name])) for name in ("score", "draft", "temperatures")
+        )
+        costs = Costs(score, draft)
         usable = document["format"] == FORMAT and costs.longest == longest
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"is no calibration: {error}") from None
-    if not usable or not all(map(math.isfinite, costs.score + costs.draft)):
+    sound = all(map(math.isfinite, score + draft)) and all(0 < t < math.inf for t in temperatures)
+    if not usable or not sound:
         raise ValueError("is a calibration of another kind")
-    return costs
+    return Calibration(costs, temperatures)
 
 
-def save_costs(path: Path, costs: Costs) -> None:
-    """Keep costs; a cache that cannot be written to is no failure."""
-    document = {"format": FORMAT, "score": list(costs.score), "draft": list(costs.draft)}
+def save_calibration(path: Path, calibration: Calibration) -> bool:
+    """Keep what was found; False where the cache cannot be written to."""
+    document = {
+        "format": FORMAT,
+        "score": list(calibration.costs.score),
+        "draft": list(calibration.costs.draft),
+        "temperatures": list(calibration.temperatures),
+    }
     beside = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_text(json.dumps(document))
         beside.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        return False
+    return True

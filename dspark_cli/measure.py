@@ -1,20 +1,73 @@
-"""What a pair costs on this machine: seconds of scoring and of drafting, by length.
+"""What a pair costs on this machine, and what its confidences are worth.
 
 Everything else that decides about a draft is arithmetic. Timed passes run over a filled memory of
 ordinary depth, each length in turn and again, so that a slow moment of the machine hits all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
-from dspark_cli.errors import UsageError
+import numpy as np
+
+from dspark_cli.confidence import Outcomes
+from dspark_cli.decode import Decoding
+from dspark_cli.engine.sampler import argmax
+from dspark_cli.errors import InterruptedRunError, UsageError
+from dspark_cli.events import Finish, Round
 from dspark_cli.pair import Pair
 from dspark_cli.schedule import Costs
 
 DEPTH = 128  # tokens in memory while measuring, at most half the context
 REPEATS = 5  # of every length; their median counts
 INJECTED = 2  # rows per timed injection, as after an ordinary round
+LEAST_CHANCE = 1e-6  # a confidence of 0 or 1 has no logit
 STRIDE = 7919  # a prime: filler tokens spread over the vocabulary
+
+
+def measure_confidences(
+    pair: Pair,
+    prompts: Sequence[Sequence[int]],
+    tokens: int,
+    *,
+    progress: Callable[[float, float], None] = lambda _done, _all: None,
+) -> tuple[Outcomes, Outcomes]:
+    """Decode prompts greedily and note what came of every confidence, in two halves of prompts.
+
+    Raises InterruptedRunError after Ctrl-C.
+    """
+    if pair.drafter is None:
+        raise UsageError("there is no drafter whose confidences could be measured")
+    size = pair.drafter.draft_max
+    halves: tuple[list[Round], list[Round]] = ([], [])
+    for index, prompt in enumerate(prompts):
+        pair.clear()
+        for event in Decoding(
+            pair.target,
+            pair.drafter,
+            prompt,
+            argmax,
+            room=pair.room,
+            limit=tokens,
+            ends=lambda token: "eog" if pair.vocabulary.is_eog(token) else None,
+        ):
+            if isinstance(event, Round) and event.confidences:
+                halves[index % 2].append(event)
+            if isinstance(event, Finish) and event.reason == "interrupted":
+                raise InterruptedRunError
+        progress(index + 1, len(prompts))
+    return outcomes_of(halves[0], size), outcomes_of(halves[1], size)
+
+
+def outcomes_of(rounds: Sequence[Round], size: int) -> Outcomes:
+    """What came of the confidences of some rounds; drafts have up to ``size`` tokens."""
+    shape = (len(rounds), size)
+    confidence, hits, real = np.zeros(shape), np.zeros(shape, bool), np.zeros(shape, bool)
+    for row, event in enumerate(rounds):
+        said = np.clip(event.confidences, LEAST_CHANCE, 1 - LEAST_CHANCE)
+        confidence[row, : len(said)] = np.log(said / (1 - said))
+        hits[row, : event.accepted] = True
+        real[row, : min(event.accepted + 1, event.scored - event.ignored)] = True
+    return Outcomes(confidence, hits, real)
 
 
 def measure_costs(

@@ -16,7 +16,7 @@ LAYERS = [
     {"errors", "events"},
     {"schedule"},
     {"options"},
-    {"metadata", "native", "text", "prompts", "stats", "models", "machine"},
+    {"metadata", "native", "text", "prompts", "stats", "models", "machine", "confidence"},
     {"contract", "chat", "verify", "versions", "equivalence", "auto"},
     {"sizes"},
     {"plan"},

@@ -234,3 +234,70 @@ def test_without_a_drafter_there_is_nothing_to_decide(knowing, dspark):
 
     assert done.code == 0
     assert not cache.exists()
+
+
+# --- calibrate ----------------------------------------------------------------------------------
+
+
+def test_a_calibration_is_what_auto_decides_by(knowing, dspark, tmp_path):
+    """Costs and temperatures are measured, shown, kept, and used without another word."""
+    target, drafter, cache = knowing
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("".join(f"{chr(97 + i)}\n" for i in range(20)))
+
+    done = dspark(
+        "calibrate", "-m", target, "-md", drafter, "--prompts", prompts, "-n", 24, "-t", 1,
+        "--json",
+    )  # fmt: skip
+
+    assert done.code == 0, done.err
+    found = done.document
+    assert len(found["score_seconds"]) == len(found["draft_seconds"]) == 5
+    assert found["draft_seconds"][0] == 0
+    assert min(found["score_seconds"]) > 0
+    assert len(found["temperatures"]) == 4
+    assert found["labels"][0] >= 80
+    (kept,) = cache.rglob("*.json")
+    assert json.loads(kept.read_text())["temperatures"] == found["temperatures"]
+    assert "measured" not in dspark(*auto_words(target, drafter)).err
+
+
+def test_a_confidence_that_is_wrong_gets_its_temperature(knowing, dspark, tmp_path):
+    """This drafter says 0.9 and is always right: a low temperature makes that a certainty."""
+    target, drafter, _ = knowing
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("".join(f"{chr(97 + i % 26)}{i}\n" for i in range(50)))
+
+    found = dspark(
+        "calibrate", "-m", target, "-md", drafter, "--prompts", prompts, "-n", 60, "-t", 1,
+        "--json",
+    ).document  # fmt: skip
+
+    assert found["labels"][0] >= 200
+    assert found["temperatures"][0] < 0.6
+    assert found["calibration_error_after"][0] < found["calibration_error_before"][0]
+
+
+def test_what_is_built_in_can_be_calibrated_with_its_own_texts(dspark, tmp_path, monkeypatch):
+    """A target that cannot chat goes on with openings of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    done = dspark("calibrate", "--limit", 4, "-n", 24, "-t", 1)
+
+    assert done.code == 0
+    assert "draft tokens" in done.out
+    assert "... calibrated" in done.out
+    assert "kept in" in done.err
+
+
+def test_a_cache_that_cannot_be_written_to_is_a_warning(knowing, dspark, tmp_path):
+    """The numbers are shown all the same."""
+    target, drafter, cache = knowing
+    cache.write_text("a file where a folder should be")
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("a\nb\n")
+
+    done = dspark("calibrate", "-m", target, "-md", drafter, "--prompts", prompts, "-n", 8)
+
+    assert done.code == 0
+    assert "cannot be written to, so nothing is kept" in done.err

@@ -17,22 +17,29 @@ def prepared(pair: "Pair", schedule: ScheduleOptions, *, kept: bool) -> Schedule
     """
     if schedule.kind != "auto" or pair.drafter is None or pair.plan.drafter is None:
         return schedule if schedule.kind != "auto" else replace(schedule, kind="fixed")
-    from dspark_cli.calibration import calibration_path, load_costs, save_costs
+    from dspark_cli.calibration import (
+        Calibration,
+        calibration_path,
+        load_calibration,
+        save_calibration,
+    )
     from dspark_cli.measure import measure_costs
 
-    path, costs = calibration_path(pair.plan), None
+    path, found = calibration_path(pair.plan), None
     if kept:
         try:
-            costs = load_costs(path, pair.drafter.draft_max)
+            found = load_calibration(path, pair.drafter.draft_max)
         except ValueError as error:
             warn(f"{path}: {error}; measuring anew")
-    if costs is None:
-        costs = measure_costs(pair)
+    if found is None:
+        found = Calibration(measure_costs(pair))
+        costs = found.costs
         note(
             f"--schedule auto: measured this pair on this machine, {costs.score[0] * 1e3:.1f} ms "
-            f"for a token, {costs.score[-1] * 1e3:.1f} ms for {len(costs.score)}"
-            + (f"; kept in {path}" if kept else "")
+            f"for a token, {costs.score[-1] * 1e3:.1f} ms for {len(costs.score)}; "
+            "dspark calibrate does it thoroughly"
         )
         if kept:
-            save_costs(path, costs)
-    return replace(schedule, costs=costs, temperatures=pair.plan.drafter.temperatures)
+            save_calibration(path, found)
+    temperatures = found.temperatures or pair.plan.drafter.temperatures
+    return replace(schedule, costs=found.costs, temperatures=temperatures)
