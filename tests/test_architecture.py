@@ -23,7 +23,7 @@ LAYERS = [
     {"engine", "render"},
     {"decode", "pair"},
     {"generate", "compare", "measure", "calibration"},
-    {"train"},
+    {"train", "bench"},
     {"cli"},
     {"__main__"},
 ]
@@ -112,7 +112,7 @@ def test_renderers_never_see_a_model():
         ("typer", {"cli"}),
         ("jinja2", {"chat"}),
         ("torch", {"train", "cli"}),
-        ("matplotlib", {"train", "cli"}),
+        ("matplotlib", {"train", "cli", "render"}),
         ("safetensors", {"train"}),
     ],
 )
