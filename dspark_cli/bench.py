@@ -13,7 +13,7 @@ from dspark_cli.errors import DsparkError, InterruptedRunError
 from dspark_cli.generate import Generation
 from dspark_cli.options import GenerationOptions
 from dspark_cli.pair import Pair
-from dspark_cli.schedule import ScheduleOptions
+from dspark_cli.schedule import Costs, ScheduleOptions
 from dspark_cli.stats import JsonObject, Statistics, ratio
 
 PLAIN = "plain"
@@ -57,6 +57,7 @@ class Bench:
     arms: tuple[str, ...]
     cells: dict[tuple[str, int], Measured] = field(default_factory=dict)  # arm, prompt
     statistics: dict[str, Statistics] = field(default_factory=dict)  # of an arm's first trial
+    costs: Costs | None = None  # that ``auto`` decided by
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -102,6 +103,8 @@ class Bench:
         return {
             "prompts": len(self.prompts),
             "trials": max((len(cell.seconds) for cell in self.cells.values()), default=0),
+            "score_seconds": list(self.costs.score) if self.costs else None,
+            "draft_seconds": list(self.costs.draft) if self.costs else None,
             "arms": arms,
         }
 
@@ -134,6 +137,7 @@ def run_bench(
     Raises InterruptedRunError after Ctrl-C.
     """
     bench = Bench(tuple(prompts), tuple(arm.name for arm in arms))
+    bench.costs = next((arm.schedule.costs for arm in arms if arm.schedule.costs), None)
     for arm in arms:
         _decode(arm, prompts[0], min(tokens, WARM_UP_TOKENS))
     steps, done = trials * len(prompts) * len(arms), 0

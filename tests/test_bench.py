@@ -111,6 +111,7 @@ def test_every_arm_is_measured_on_every_prompt(knowing, dspark):
     assert fixed["ratio_to_plain"] > 0
     assert fixed["mean_acceptance_length"] == 5.0
     assert plain["num_spec_steps"] == 0
+    assert len(found["score_seconds"]) == len(found["draft_seconds"]) == 5
     assert plain["n_predict"] == fixed["n_predict"] == 60
 
 

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from dspark_cli.errors import DsparkError
 from dspark_cli.stats import JsonObject, JsonValue
@@ -12,12 +13,12 @@ DOTS_PER_INCH = 110
 
 
 def draw(document: JsonObject, path: Path) -> None:
-    """Speed by category and acceptance by position, side by side; PNG."""
+    """Speed by category, acceptance by position, cost by length, side by side; PNG."""
     arms = document["arms"]
     if not isinstance(arms, dict):
         raise TypeError("a bench document has arms")
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    speed, acceptance = figure.subplots(1, 2)
+    figure = Figure(figsize=(14, 4), layout="constrained")
+    speed, acceptance, costs = figure.subplots(1, 3, width_ratios=(1.4, 1, 1))
     drafted = {
         name: arm for name, arm in arms.items() if isinstance(arm, dict) and name != "plain"
     }
@@ -42,8 +43,18 @@ def draw(document: JsonObject, path: Path) -> None:
         title="accepted, if all before were", xlabel="draft position", ylabel="%", ylim=(0, 105)
     )
     acceptance.grid(alpha=0.3)
-    for axes in (speed, acceptance):
-        axes.legend()
+    for name in ("score", "draft"):
+        seconds = document[f"{name}_seconds"]
+        if isinstance(seconds, list):
+            costs.plot([1e3 * _number(value) for value in seconds], marker="o", label=name)
+    costs.set(title="cost", xlabel="draft tokens", ylabel="ms")
+    costs.set_ylim(bottom=0)
+    costs.grid(alpha=0.3)
+    for axes in (acceptance, costs):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in (speed, acceptance, costs):
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend()
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=DOTS_PER_INCH)
     try:
