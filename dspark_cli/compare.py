@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dspark_cli.auto import make_schedule
 from dspark_cli.decode import Decoding, Drafter, NoDrafter
 from dspark_cli.engine.sampler import Chooser, SamplerChain, argmax, chooser_for
 from dspark_cli.equivalence import Comparison, Equivalence, Parting, Run
@@ -24,6 +25,7 @@ from dspark_cli.errors import InterruptedRunError
 from dspark_cli.events import Finish, FinishReason, Round
 from dspark_cli.options import SamplingOptions
 from dspark_cli.pair import Pair
+from dspark_cli.schedule import FIXED, ScheduleOptions
 from dspark_cli.stats import Statistics
 
 WATCHED = 64  # likeliest tokens of each row whose logits are compared between widths
@@ -54,6 +56,7 @@ def compare(
     limit: int | None,
     sampling: SamplingOptions | None = None,
     tolerance: float | None = None,
+    schedule: ScheduleOptions = FIXED,
     loop: type[Decoding] = Decoding,
 ) -> Comparison:
     """Decode ``prompt`` plainly and speculatively and judge the second by the first.
@@ -64,7 +67,8 @@ def compare(
     if pair.drafter is None:
         raise ValueError("there is nothing to compare without a drafter")
     sampling = sampling or SamplingOptions()
-    return _Judge(pair, list(prompt), limit, sampling, tolerance).compare(loop)
+    judge = _Judge(pair, list(prompt), limit, sampling, schedule, tolerance)
+    return judge.compare(loop)
 
 
 @dataclass(slots=True)
@@ -75,6 +79,7 @@ class _Judge:
     prompt: list[int]
     limit: int | None
     sampling: SamplingOptions
+    schedule: ScheduleOptions
     given_tolerance: float | None
 
     def compare(self, loop: type[Decoding]) -> Comparison:
@@ -209,6 +214,7 @@ class _Judge:
             room=self.pair.room,
             limit=self.limit,
             ends=lambda token: "eog" if self.pair.vocabulary.is_eog(token) else None,
+            schedule=make_schedule(self.schedule),
         ):
             if isinstance(event, Round):
                 rounds.append(event)

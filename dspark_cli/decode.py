@@ -14,6 +14,7 @@ import numpy as np
 
 from dspark_cli.errors import InterruptedRunError, LlamaError
 from dspark_cli.events import Event, Finish, FinishReason, Prefill, Round
+from dspark_cli.schedule import WHOLE_DRAFT, Outcome, Schedule
 from dspark_cli.verify import Rows, verify
 
 
@@ -95,10 +96,14 @@ class Decoding:
     room: int
     limit: int | None = None
     ends: Ends = lambda _: None
+    schedule: Schedule = WHOLE_DRAFT
     clock: Callable[[], float] = time.perf_counter
     position: int = field(init=False, default=0)  # tokens in the target's memory
     produced: int = field(init=False, default=0)
     last: int = field(init=False)  # the newest token, not in memory yet
+    _pending: list[np.ndarray] = field(init=False, default_factory=list)  # taps, in order
+    _fed: int = field(init=False, default=0)  # positions whose taps the drafter has
+    _injecting: float = field(init=False, default=0.0)  # seconds, of the round under way
 
     def __post_init__(self) -> None:
         self.last = self.prompt[-1]
@@ -121,6 +126,7 @@ class Decoding:
             score_seconds = self.target.read(chunk, self.position)
             inject_seconds = self.drafter.observe(self.target.taps(len(chunk)), self.position)
             self.position += len(chunk)
+            self._fed = self.position
             yield Prefill(self.position, total, score_seconds, inject_seconds)
 
     def _exhausted(self) -> FinishReason | None:
@@ -134,17 +140,21 @@ class Decoding:
         Raises LlamaError where the target's logits are no numbers, behind what it chose before.
         """
         started, began = self.clock(), self.position
+        self._injecting = 0.0
         draft = self._propose()
-        scored = self.target.score([self.last, *draft.tokens], began)
-        verdict = verify(draft.tokens, scored.logits, self.choose)
-        tokens, reason = self._commit(verdict.tokens(draft.tokens))
+        length = self.schedule.length(draft.confidences, len(draft.tokens))
+        judged = draft.tokens[:length]
+        scored = self.target.score([self.last, *judged], began)
+        verdict = verify(judged, scored.logits, self.choose)
+        tokens, reason = self._commit(verdict.tokens(judged))
         broken = verdict.bonus is None and reason is None
         if not tokens:
             raise broken_logits(began + 1)
-        inject_seconds = 0.0
         if reason is None and not broken:
+            self._pending.append(self.target.taps(len(tokens)))
             try:
-                inject_seconds = self.drafter.observe(self.target.taps(len(tokens)), began)
+                if not self.schedule.patient:
+                    self._inject()
             except InterruptedRunError:
                 reason = "interrupted"  # the round's tokens are committed all the same
         self.position += len(tokens)
@@ -153,29 +163,44 @@ class Decoding:
         self.produced += len(tokens)
         cut = len(tokens) <= verdict.accepted  # the run ended inside the accepted draft
         accepted = len(tokens) if cut else verdict.accepted
+        if not cut:
+            self.schedule.learn(Outcome(draft.tokens, length, accepted, tokens))
         yield Round(
             tokens=tokens,
             position=began,
             proposed=len(draft.tokens),
-            scored=len(draft.tokens),
+            scored=length,
             accepted=accepted,
-            ignored=len(draft.tokens) - accepted if cut else 0,
+            ignored=length - accepted if cut else 0,
             confidences=draft.confidences,
             draft_seconds=draft.seconds,
             score_seconds=scored.seconds,
-            inject_seconds=inject_seconds,
+            inject_seconds=self._injecting,
             seconds=self.clock() - started,
         )
         if broken:
             raise broken_logits(self.position + 1)
         return reason
 
+    def _inject(self) -> None:
+        """Feed the drafter the taps that wait for it."""
+        if not self._pending:
+            return
+        taps = np.concatenate(self._pending) if len(self._pending) > 1 else self._pending[0]
+        self._pending.clear()
+        self._injecting += self.drafter.observe(taps, self._fed)
+        self._fed += len(taps)
+
     def _propose(self) -> Draft:
         """A draft no longer than what may still be committed: one token is the target's own."""
         most = self.room - self.position - 1
         if self.limit is not None:
             most = min(most, self.limit - self.produced - 1)
-        return self.drafter.propose(self.last, self.position, most) if most > 0 else EmptyDraft()
+        rows = self.schedule.rows(most) if most > 0 else 0
+        if not rows:
+            return EmptyDraft()
+        self._inject()
+        return self.drafter.propose(self.last, self.position, rows)
 
     def _commit(self, chosen: tuple[int, ...]) -> tuple[tuple[int, ...], FinishReason | None]:
         """What the target has chosen, cut behind the first token that ends the run."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from dspark_cli.auto import make_schedule
 from dspark_cli.chat import ChatOptions, render_chat
 from dspark_cli.decode import Decoding, NoDrafter
 from dspark_cli.engine.sampler import chooser_for, random_seed
@@ -101,6 +102,7 @@ class Generation:
             room=pair.room,
             limit=None if options.n_predict < 0 else options.n_predict,
             ends=self._ends,
+            schedule=make_schedule(options.schedule),
         )
         try:
             for event in decoding:

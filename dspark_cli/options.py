@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dspark_cli.errors import UsageError
+from dspark_cli.schedule import FIXED, ScheduleOptions
 
 MAX_THREADS = 512  # GGML_MAX_N_THREADS
 INT32_END = 2**31  # llama.cpp counts in 32-bit integers
@@ -150,6 +151,7 @@ class GenerationOptions:
     n_predict: int = -1  # tokens; -1 goes on until something else ends the run
     sampling: SamplingOptions = SamplingOptions()
     stops: tuple[str, ...] = ()
+    schedule: ScheduleOptions = FIXED
 
     def __post_init__(self) -> None:
         if self.n_predict < -1:

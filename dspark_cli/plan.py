@@ -16,10 +16,11 @@ from dspark_cli.contract import (
     read_drafter,
     read_target,
 )
-from dspark_cli.errors import DsparkError, UsageError
+from dspark_cli.errors import ContractError, DsparkError, UsageError
 from dspark_cli.machine import available_memory
 from dspark_cli.metadata import Fingerprint, read_metadata
 from dspark_cli.options import MemoryOptions, PairOptions
+from dspark_cli.schedule import ScheduleOptions
 from dspark_cli.sizes import Sizes, check_memory, plan_sizes
 
 
@@ -34,6 +35,21 @@ class Plan:
     drafter_fingerprint: Fingerprint | None
     sizes: Sizes
     warnings: tuple[str, ...]
+
+
+def check_schedule(plan: Plan, schedule: ScheduleOptions) -> None:
+    """Refuse a schedule that the drafter gives no grounds for; raises ContractError."""
+    drafter = plan.drafter
+    if schedule.needs_confidence and drafter is not None and not drafter.has_confidence:
+        raise ContractError(
+            [
+                (
+                    f"confidence: {drafter.name} has no confidence head, which --schedule "
+                    "confidence (--spec-draft-p-min) cuts by"
+                )
+            ],
+            hint="use --schedule fixed",
+        )
 
 
 @dataclass(frozen=True, slots=True)

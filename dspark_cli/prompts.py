@@ -24,6 +24,7 @@ class Prompt:
 
     text: str
     source: str  # for messages: "-p", a file, or a file and a line
+    category: str | None = None  # what kind of text it asks for, where a file says so
 
 
 def read_bytes(path: Path) -> bytes:
@@ -95,7 +96,7 @@ def read_jsonl(path: Path) -> Iterator[Prompt]:
     is_json = lines[0][1].lstrip().startswith(("{", '"'))
     for number, line in lines:
         source = f"{path}, line {number}"
-        yield Prompt(_json_prompt(line, source) if is_json else line, source)
+        yield _json_prompt(line, source) if is_json else Prompt(line, source)
 
 
 def select(
@@ -108,7 +109,7 @@ def select(
     return chosen[:limit]
 
 
-def _json_prompt(line: str, source: str) -> str:
+def _json_prompt(line: str, source: str) -> Prompt:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
@@ -122,7 +123,8 @@ def _json_prompt(line: str, source: str) -> str:
             except UnicodeEncodeError as error:
                 lone = text[error.start]
                 raise DsparkError(f"{source}: holds half a character, {lone!a}") from None
-            return text
+            category = value.get("category") if isinstance(value, dict) else None
+            return Prompt(text, source, category if isinstance(category, str) else None)
     raise DsparkError(f'{source}: wanted {{"prompt": text}} or {{"turns": [text, ...]}}')
 
 

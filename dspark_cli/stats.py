@@ -36,6 +36,7 @@ class Statistics:
     num_rejected_draft_tokens: int = 0
     num_ignored_draft_tokens: int = 0
     histogram: dict[int, int] = field(default_factory=dict)  # accepted in a step -> steps
+    scored_lengths: dict[int, int] = field(default_factory=dict)  # scored in a round -> rounds
     judged_per_pos: list[int] = field(default_factory=list)  # steps whose draft reached here
     reached_per_pos: list[int] = field(default_factory=list)  # ... with all before accepted
     accepted_per_pos: list[int] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Statistics:
         self.draft_seconds += round_.draft_seconds
         self.score_seconds += round_.score_seconds
         self.inject_seconds += round_.inject_seconds
+        self.scored_lengths[round_.scored] = self.scored_lengths.get(round_.scored, 0) + 1
         if not round_.scored:
             self.num_plain_steps += 1
             self.plain_score_seconds.append(round_.score_seconds)
@@ -96,8 +98,12 @@ class Statistics:
             "prefill_tokens", "decode_seconds", "draft_seconds", "score_seconds", "inject_seconds",
         ):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for accepted, steps in other.histogram.items():
-            self.histogram[accepted] = self.histogram.get(accepted, 0) + steps
+        for ours, theirs in (
+            (self.histogram, other.histogram),
+            (self.scored_lengths, other.scored_lengths),
+        ):
+            for length, count in theirs.items():
+                ours[length] = ours.get(length, 0) + count
         for name in (
             "judged_per_pos", "reached_per_pos", "accepted_per_pos", "confidence_sums",
             "confidence_counts",
@@ -194,6 +200,9 @@ class Statistics:
             "draft_acceptance_rate": self.draft_acceptance_rate,
             "acceptance_histogram": {
                 str(accepted): self.histogram[accepted] for accepted in sorted(self.histogram)
+            },
+            "scored_length_histogram": {
+                str(length): self.scored_lengths[length] for length in sorted(self.scored_lengths)
             },
             "acceptance_rate_per_pos": list(self.acceptance_rate_per_pos),
             "conditional_acceptance_rate_per_pos": list(self.conditional_acceptance_rate_per_pos),

@@ -14,15 +14,16 @@ ROOT = Path(dspark_cli.__file__).parent
 
 LAYERS = [
     {"errors", "events"},
+    {"schedule"},
     {"options"},
-    {"metadata", "native", "text", "prompts", "stats", "models", "machine"},
-    {"contract", "chat", "verify", "versions", "equivalence"},
+    {"metadata", "native", "text", "prompts", "stats", "models", "machine", "confidence"},
+    {"contract", "chat", "verify", "versions", "equivalence", "auto"},
     {"sizes"},
     {"plan"},
     {"engine", "render"},
     {"decode", "pair"},
-    {"generate", "compare"},
-    {"train"},
+    {"generate", "compare", "measure", "calibration"},
+    {"train", "bench"},
     {"cli"},
     {"__main__"},
 ]
@@ -111,7 +112,7 @@ def test_renderers_never_see_a_model():
         ("typer", {"cli"}),
         ("jinja2", {"chat"}),
         ("torch", {"train", "cli"}),
-        ("matplotlib", {"train", "cli"}),
+        ("matplotlib", {"train", "cli", "render"}),
         ("safetensors", {"train"}),
     ],
 )

@@ -49,6 +49,7 @@ def a_drafter(*, block_size: int = 5, taps=(1, 2, 3), head: int = 64) -> Drafter
         sample_from_anchor=True,
         causal=False,
         mrope=False,
+        temperatures=(),
         attention=AttentionShape((2,), head, head),
         weight_bytes=1_000_000,
     )

@@ -116,6 +116,7 @@ def test_the_counts_of_a_run():
         "mean_acceptance_length": 1 + 7 / 3,
         "draft_acceptance_rate": 7 / 11,
         "acceptance_histogram": {"1": 1, "2": 1, "4": 1},
+        "scored_length_histogram": {"0": 1, "3": 1, "4": 2},
         # Position 3 was judged in two steps: in the cut one it was behind the end.
         "acceptance_rate_per_pos": [3 / 3, 2 / 3, 1 / 2, 1 / 1],
         # Position 3 was reached once, for the second step had parted at position 2.

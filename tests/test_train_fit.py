@@ -19,11 +19,12 @@ pytest.importorskip("matplotlib", reason="needs the extra train")
 from pairs import Drafter  # noqa: E402
 
 from dspark_cli import PairOptions, find_drafter, find_target, open_pair  # noqa: E402
+from dspark_cli.contract import TEMPERATURES_KEY  # noqa: E402
 from dspark_cli.errors import DsparkError, UsageError  # noqa: E402
 from dspark_cli.metadata import read_metadata  # noqa: E402
 from dspark_cli.train.dataset import Dataset, DatasetWriter  # noqa: E402
 from dspark_cli.train.design import DesignOptions, design_drafter  # noqa: E402
-from dspark_cli.train.export import TEMPERATURES_KEY, write_drafter  # noqa: E402
+from dspark_cli.train.export import write_drafter  # noqa: E402
 from dspark_cli.train.faithful import compare_proposals  # noqa: E402
 from dspark_cli.train.fit import FitOptions, choose_device, held_out  # noqa: E402
 from dspark_cli.train.loss import (  # noqa: E402

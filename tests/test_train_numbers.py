@@ -4,6 +4,16 @@ import numpy as np
 import pytest
 from pairs import UNUSED, VOCABULARY, Mutation, write_random_target
 
+from dspark_cli.confidence import (
+    FEWEST_LABELS,
+    Outcomes,
+    apply,
+    calibrate,
+    calibrate_crosswise,
+    calibration_error,
+    chances,
+    fit_temperature,
+)
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import read_metadata
 from dspark_cli.train.batches import (
@@ -16,16 +26,6 @@ from dspark_cli.train.batches import (
     make_batch,
     rounds_of,
     tap_scale,
-)
-from dspark_cli.train.calibrate import (
-    FEWEST_LABELS,
-    Outcomes,
-    apply,
-    calibrate,
-    calibrate_crosswise,
-    calibration_error,
-    chances,
-    fit_temperature,
 )
 from dspark_cli.train.dataset import Answer
 from dspark_cli.train.design import automatic_taps, choose_mask_token
@@ -198,7 +198,7 @@ def test_a_confidence_counts_only_where_all_before_it_were_accepted():
     hits = np.stack([first[1], second[1]], 1)
     real = np.ones_like(hits)
 
-    found = calibrate(confidence, hits, real)
+    found = calibrate(Outcomes(confidence, hits, real))
 
     assert found[0].labels == 20_000
     assert found[1].labels == first[1].sum()
@@ -209,12 +209,22 @@ def test_a_confidence_counts_only_where_all_before_it_were_accepted():
     assert apply([item.temperature for item in found], outcomes) == found
 
 
+def test_a_drafter_s_own_temperature_stays_where_labels_are_few():
+    """A short calibration must not throw away a long training's."""
+    logits, happened = drawn(2.0, n=FEWEST_LABELS - 1)
+    outcomes = Outcomes(logits[:, None], happened[:, None], np.ones_like(happened)[:, None])
+
+    (found,) = calibrate(outcomes, (0.7,))
+
+    assert found.temperature == 0.7
+
+
 def test_a_position_with_few_labels_takes_its_neighbour_s_temperature():
     """Fewer than 200 outcomes say little about a temperature."""
     logits, happened = drawn(2.0, n=FEWEST_LABELS)
     hits = np.stack([happened, happened], 1)
 
-    first, second = calibrate(np.stack([logits, logits], 1), hits, np.ones_like(hits))
+    first, second = calibrate(Outcomes(np.stack([logits, logits], 1), hits, np.ones_like(hits)))
 
     assert second.labels < FEWEST_LABELS
     assert second.temperature == first.temperature
@@ -230,7 +240,7 @@ def test_errors_are_those_of_blocks_that_no_temperature_saw():
 
     (found,) = calibrate_crosswise(one, other)
 
-    (fooled,) = calibrate(b[:, None], b_hits[:, None], np.ones_like(b_hits)[:, None])
+    (fooled,) = calibrate(other)
     assert found.labels == 40_000
     assert 0.6 < found.temperature < 1.8
     assert found.error_after > 5 * fooled.error_after
@@ -255,6 +265,6 @@ def test_a_position_that_was_never_reached_has_no_error():
     """Nothing was accepted: null, not NaN."""
     hits = np.zeros((300, 2), bool)
 
-    (_, second) = calibrate(np.zeros((300, 2)), hits, np.ones_like(hits))
+    (_, second) = calibrate(Outcomes(np.zeros((300, 2)), hits, np.ones_like(hits)))
 
     assert (second.labels, second.error_before, second.error_after) == (0, None, None)

@@ -15,6 +15,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from dspark_cli import __version__
+from dspark_cli.cli.bench import bench
+from dspark_cli.cli.calibrate import calibrate
 from dspark_cli.cli.check import check
 from dspark_cli.cli.doctor import doctor
 from dspark_cli.cli.inspect import inspect
@@ -64,7 +66,7 @@ app = typer.Typer(
     help="Run DSpark drafters: a small model proposes, the target decides, "
     "the answer stays the same.",
 )
-for command in (run, check, inspect, doctor, train):
+for command in (run, check, inspect, doctor, train, calibrate, bench):
     app.command(cls=HelpfulCommand)(command)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
-from dspark_cli.cli.models import pair_paths
+from dspark_cli.cli.models import pair_paths, schedule_options
+from dspark_cli.cli.schedules import prepared
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.equivalence import Comparison, Summary
 from dspark_cli.errors import (
@@ -26,6 +27,7 @@ from dspark_cli.render.messages import warn
 from dspark_cli.render.report import foreign_sentence
 from dspark_cli.render.streams import answer_stream
 from dspark_cli.render.verdicts import Judged, VerdictJson, Verdicts, VerdictText
+from dspark_cli.schedule import ScheduleOptions
 
 if TYPE_CHECKING:
     from dspark_cli.pair import Pair
@@ -67,6 +69,9 @@ def check(
     min_p: params.MinP = 0.05,
     seed: params.Seed = None,
     spec_draft_n_max: params.DraftMax = None,
+    schedule: params.ScheduleName = None,
+    spec_draft_p_min: params.DraftPMin = None,
+    no_calibration: params.NoCalibration = False,
     tolerance: params.Tolerance = None,
     strict: params.Strict = False,
     json_document: params.Json = False,
@@ -124,6 +129,8 @@ def check(
             temperature=temp, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed
         ),
         tolerance=tolerance,
+        schedule=schedule_options(schedule, spec_draft_p_min),
+        calibrated=not no_calibration,
         strict=strict,
         verbose=verbose,
     )
@@ -155,6 +162,8 @@ class Examination:
     limit: int | None
     sampling: SamplingOptions
     tolerance: float | None
+    schedule: ScheduleOptions
+    calibrated: bool  # whether costs are kept from run to run
     strict: bool
     verbose: bool
 
@@ -164,8 +173,10 @@ class Examination:
         from dspark_cli.native.interrupt import ctrl_c_sets_flag
         from dspark_cli.native.log import log
         from dspark_cli.pair import open_planned, plan_pair
+        from dspark_cli.plan import check_schedule
 
         plan = plan_pair(self.pair_options)
+        check_schedule(plan, self.schedule)
         prompts = selection.of(source.read(plan.target.vocabulary))
         for warning in plan.warnings:
             warn(warning)
@@ -176,6 +187,7 @@ class Examination:
             with live_progress() as loading:
                 pair = owned.enter_context(open_planned(plan, progress=loading.loading))
             tokenized = [self._tokens(pair, source, prompt) for prompt in prompts]
+            schedule = prepared(pair, self.schedule, kept=self.calibrated)
             progress = owned.enter_context(check_progress(len(prompts)))
             try:
                 for prompt, tokens in zip(prompts, tokenized, strict=True):
@@ -185,6 +197,7 @@ class Examination:
                         limit=self.limit,
                         sampling=self.sampling,
                         tolerance=self.tolerance,
+                        schedule=schedule,
                     )
                     summary.add(comparison)
                     self._show(pair, prompt, tokens, comparison, verdicts, progress)
@@ -240,6 +253,10 @@ class Examination:
         words += memory_words(self.pair_options.memory)
         if self.tolerance is not None:
             words += ["--tolerance", str(self.tolerance)]
+        if self.schedule.kind == "auto":
+            words += ["--schedule", "auto"]
+        if self.schedule.p_min is not None:
+            words += ["--spec-draft-p-min", str(self.schedule.p_min)]
         if not sampling.greedy:
             words += ["--temp", str(sampling.temperature), "--seed", str(sampling.seed)]
             words += ["--top-k", str(sampling.top_k), "--top-p", str(sampling.top_p)]

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from dspark_cli.cli.params import ScheduleChoice
 from dspark_cli.errors import UsageError
 from dspark_cli.models import BUILTIN, drafter_of, find_drafter, find_target
 from dspark_cli.render.messages import note
+from dspark_cli.schedule import ScheduleOptions
 
 DEMONSTRATION = (
     "no -m given: this is the built-in demonstration pair, a model of 5 million weights that "
@@ -37,6 +39,13 @@ def pair_paths(
             hint="give one with -md, or --no-draft for plain decoding",
         )
     return target, find_drafter(drafter)
+
+
+def schedule_options(name: ScheduleChoice | None, p_min: float | None) -> ScheduleOptions:
+    """The schedule: a threshold alone means that it is used, as in llama.cpp."""
+    if name is None:
+        return ScheduleOptions("fixed" if p_min is None else "confidence", p_min)
+    return ScheduleOptions(name.value, p_min)
 
 
 def inspected_paths(

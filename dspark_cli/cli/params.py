@@ -20,6 +20,12 @@ class StatsFormat(str, Enum):
     none = "none"
 
 
+class ScheduleChoice(str, Enum):
+    fixed = "fixed"
+    confidence = "confidence"
+    auto = "auto"
+
+
 class FlashAttentionChoice(str, Enum):
     auto = "auto"
     on = "on"
@@ -72,6 +78,34 @@ DraftMax = Annotated[
         help="Tokens drafted per round; must equal the drafter's block_size, its default.",
         panel=SPECULATION,
         metavar="N",
+    ),
+]
+ScheduleName = Annotated[
+    ScheduleChoice | None,
+    option(
+        "--schedule",
+        help="What a round drafts and scores: whole blocks; up to the first token that the "
+        "drafter trusts less than --spec-draft-p-min; or what pays on this machine.  "
+        "[dim]default: fixed[/dim]",
+        panel=SPECULATION,
+    ),
+]
+DraftPMin = Annotated[
+    float | None,
+    option(
+        "--spec-draft-p-min",
+        "--spec-draft-conf-min",
+        help="Least confidence of a scored draft token; means --schedule confidence.",
+        panel=SPECULATION,
+        metavar="P",
+    ),
+]
+NoCalibration = Annotated[
+    bool,
+    option(
+        "--no-calibration",
+        help="Measure for --schedule auto anew, and keep nothing.",
+        panel=SPECULATION,
     ),
 ]
 PromptText = Annotated[

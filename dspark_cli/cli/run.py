@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
-from dspark_cli.cli.models import pair_paths
+from dspark_cli.cli.models import pair_paths, schedule_options
 from dspark_cli.cli.outlet import Outlet, choose_outlet
+from dspark_cli.cli.schedules import prepared
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -76,6 +77,9 @@ def run(
     seed: params.Seed = None,
     no_draft: params.NoDraft = False,
     spec_draft_n_max: params.DraftMax = None,
+    schedule: params.ScheduleName = None,
+    spec_draft_p_min: params.DraftPMin = None,
+    no_calibration: params.NoCalibration = False,
     stats: params.Stats = None,
     json_document: params.Json = False,
     json_lines: params.JsonLines = False,
@@ -115,6 +119,7 @@ def run(
             ignore_eos=ignore_eos,
         ),
         stops=tuple(stop or ()),
+        schedule=schedule_options(schedule, spec_draft_p_min),
     )
     source = PromptSource(
         text=prompt,
@@ -138,7 +143,15 @@ def run(
         warn(CONTEXT_SHIFT_REFUSED)
     if stats is None:
         stats = outlet.default_stats
-    return Session(pair_options, options, source, outlet, stats, verbose=verbose).run()
+    return Session(
+        pair_options,
+        options,
+        source,
+        outlet,
+        stats,
+        calibrated=not no_calibration,
+        verbose=verbose,
+    ).run()
 
 
 @dataclass(slots=True)
@@ -166,14 +179,17 @@ class Session:
     source: PromptSource
     outlet: Outlet
     stats: params.StatsFormat
+    calibrated: bool  # whether costs are kept from run to run
     verbose: bool
 
     def run(self) -> int:
         """Answer every prompt; what a run did before it failed is in the statistics too."""
         require_llama()
         from dspark_cli.pair import plan_pair
+        from dspark_cli.plan import check_schedule
 
         plan = plan_pair(self.pair_options)
+        check_schedule(plan, self.options.schedule)
         prompts = self.source.read(plan.target.vocabulary)
         for warning in plan.warnings:
             warn(warning)
@@ -204,8 +220,10 @@ class Session:
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
             if self.verbose:
                 note(f"sizes {json.dumps(sizes_as_json(pair))}")
+            schedule = prepared(pair, self.options.schedule, kept=self.calibrated)
+            session = replace(self, options=replace(self.options, schedule=schedule))
             for prompt in prompts:
-                self._answer(pair, prompt, progress, tally)
+                session._answer(pair, prompt, progress, tally)  # noqa: SLF001  its own kind
 
     def _answer(
         self, pair: "Pair", prompt: Prompt | list[int], progress: LiveProgress, tally: Tally

@@ -6,6 +6,7 @@ This package knows two descriptions; it opens no model and knows no sizes of mem
 from dspark_cli.contract.rules import check_pair, check_target, check_trainable, disagreements
 from dspark_cli.contract.shapes import (
     TAPPABLE,
+    TEMPERATURES_KEY,
     AttentionShape,
     DrafterShape,
     TargetShape,
@@ -15,6 +16,7 @@ from dspark_cli.contract.shapes import (
 
 __all__ = [
     "TAPPABLE",
+    "TEMPERATURES_KEY",
     "AttentionShape",
     "DrafterShape",
     "TargetShape",

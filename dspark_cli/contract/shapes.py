@@ -4,6 +4,7 @@ Sources: llama.cpp ``src/models/dflash.cpp`` for keys and tensors, ``src/llama-a
 architectures.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -53,6 +54,8 @@ TAPPABLE: dict[str, ArchitectureSupport] = {
     "qwen4exp": ArchitectureSupport(rewind="recurrent"),
 }
 
+TEMPERATURES_KEY = "dspark_cli.confidence_temperatures"
+"""What divides the confidence's logit, per draft position; llama.cpp ignores the key."""
 ENDS = ("eos", "eot", "eom")  # keys of the tokens that end a text, a turn, a message
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS; a file that claims more is not believed
 
@@ -114,6 +117,7 @@ class DrafterShape:
     sample_from_anchor: bool
     causal: bool
     mrope: bool
+    temperatures: tuple[float, ...]  # per draft position, of its confidences; empty: not known
     attention: AttentionShape
     weight_bytes: int
 
@@ -184,6 +188,7 @@ def read_drafter(metadata: Metadata) -> DrafterShape:
         sample_from_anchor=True if from_anchor is None else from_anchor,
         causal=metadata.flag("dflash.attention.causal") or False,
         mrope=metadata.integers("dflash.rope.dimension_sections") is not None,
+        temperatures=_temperatures(metadata),
         attention=_attention(metadata, layers),
         weight_bytes=_weight_bytes(metadata),
     )
@@ -199,6 +204,16 @@ def _dialect(metadata: Metadata) -> Dialect:
     if "selector_hidden.weight" in metadata.tensors:
         return "dflash2"
     return "dspark" if "markov_w1.weight" in metadata.tensors else "dflash"
+
+
+def _temperatures(metadata: Metadata) -> tuple[float, ...]:
+    """What ``dspark train`` found; nothing where any of them is no temperature."""
+    values = metadata.values.get(TEMPERATURES_KEY)
+    if not isinstance(values, tuple):
+        return ()
+    found = tuple(float(value) for value in values if isinstance(value, int | float))
+    sound = len(found) == len(values) and all(0 < value < math.inf for value in found)
+    return found if sound else ()
 
 
 def _axis(tensor: Tensor, axis: int) -> int:

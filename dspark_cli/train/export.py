@@ -12,13 +12,11 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter, LlamaFileType
 
+from dspark_cli.contract import TEMPERATURES_KEY
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import TYPE_NAMES, Metadata, Strings, Value
 from dspark_cli.train.design import DrafterDesign, OutType
 from dspark_cli.train.weights import Weights
-
-TEMPERATURES_KEY = "dspark_cli.confidence_temperatures"
-"""What divides the confidence's logit, per draft position; llama.cpp ignores the key."""
 
 STORED_AS = {
     "f32": (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),

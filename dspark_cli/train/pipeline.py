@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dspark_cli.confidence import Outcomes, calibrate_crosswise
 from dspark_cli.contract import TargetShape
 from dspark_cli.engine.context import ContextSettings, open_context
 from dspark_cli.engine.lanes import Lanes
@@ -30,7 +31,6 @@ from dspark_cli.pair import Pair, open_pair
 from dspark_cli.sizes import plan_lanes
 from dspark_cli.stats import Statistics
 from dspark_cli.train.batches import choose_draft_tokens, tap_scale
-from dspark_cli.train.calibrate import Outcomes, calibrate_crosswise
 from dspark_cli.train.collect import Collection, Manner, manner_of
 from dspark_cli.train.dataset import (
     F16_MAX,
@@ -400,9 +400,8 @@ def export(
     stored = _as_stored(teaching, design, options.out_type)
     halves = [judge(stored, map(teaching.read, teaching.judged[half::2])) for half in range(2)]
     progress(1, EXPORT_STEPS, "calibrating")
-    calibration = calibrate_crosswise(
-        *(Outcomes(half.confidence, half.hits, half.real) for half in halves)
-    )
+    first, second = (Outcomes(half.confidence, half.hits, half.real) for half in halves)
+    calibration = calibrate_crosswise(first, second)
     judgement = halves[0].joined(halves[1])
     written = folder / EXPORTED
     write_drafter(

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 import dspark_cli as dspark
+from dspark_cli.confidence import FEWEST_LABELS, calibration_error, chances
+from dspark_cli.contract import TEMPERATURES_KEY
 from dspark_cli.events import Round
 from dspark_cli.metadata import read_metadata
 from dspark_cli.prompts import read_jsonl
-from dspark_cli.train.calibrate import FEWEST_LABELS, calibration_error, chances
-from dspark_cli.train.export import TEMPERATURES_KEY
 
 
 def main() -> None:

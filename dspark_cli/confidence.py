@@ -58,24 +58,6 @@ def fit_temperature(logits: np.ndarray, happened: np.ndarray) -> float:
     return float(np.exp((low + high) / 2))
 
 
-def calibrate(
-    confidence: np.ndarray, hits: np.ndarray, real: np.ndarray
-) -> list[PositionCalibration]:
-    """Calibrate every position; ``confidence`` logits, ``hits``, ``real`` are all [blocks, b]."""
-    reached = np.ones(len(hits), bool)
-    result: list[PositionCalibration] = []
-    for position in range(hits.shape[1]):
-        tried = reached & real[:, position]
-        logits, happened = confidence[tried, position], hits[tried, position]
-        if len(logits) >= FEWEST_LABELS:
-            temperature = fit_temperature(logits.astype(np.float64), happened)
-        else:
-            temperature = result[-1].temperature if result else 1.0
-        result.append(_judged(logits, happened, temperature))
-        reached = tried & hits[:, position]
-    return result
-
-
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """Confidences of some blocks and what became of them, all [blocks, b]."""
@@ -84,20 +66,47 @@ class Outcomes:
     hits: np.ndarray  # bool
     real: np.ndarray  # bool, whether there was a token to propose
 
+    def joined(self, other: "Outcomes") -> "Outcomes":
+        """Both as one."""
+        return Outcomes(
+            np.concatenate([self.confidence, other.confidence]),
+            np.concatenate([self.hits, other.hits]),
+            np.concatenate([self.real, other.real]),
+        )
 
-def calibrate_crosswise(one: Outcomes, other: Outcomes) -> list[PositionCalibration]:
+
+def calibrate(outcomes: Outcomes, usual: Sequence[float] = ()) -> list[PositionCalibration]:
+    """Calibrate every position.
+
+    ``usual`` are the drafter's own temperatures, kept where there are too few labels for others.
+    """
+    confidence, hits, real = outcomes.confidence, outcomes.hits, outcomes.real
+    reached = np.ones(len(hits), bool)
+    result: list[PositionCalibration] = []
+    for position in range(hits.shape[1]):
+        tried = reached & real[:, position]
+        logits, happened = confidence[tried, position], hits[tried, position]
+        if len(logits) >= FEWEST_LABELS:
+            temperature = fit_temperature(logits.astype(np.float64), happened)
+        elif position < len(usual):
+            temperature = usual[position]
+        else:
+            temperature = result[-1].temperature if result else 1.0
+        result.append(_judged(logits, happened, temperature))
+        reached = tried & hits[:, position]
+    return result
+
+
+def calibrate_crosswise(
+    one: Outcomes, other: Outcomes, usual: Sequence[float] = ()
+) -> list[PositionCalibration]:
     """Temperatures of all blocks, and errors on blocks that no temperature was fitted to.
 
     Each half is judged with the temperatures of the other one.
     """
-    together = calibrate(
-        *(
-            np.concatenate([getattr(one, name), getattr(other, name)])
-            for name in ("confidence", "hits", "real")
-        )
-    )
+    together = calibrate(one.joined(other), usual)
     judged = [
-        apply([item.temperature for item in calibrate(a.confidence, a.hits, a.real)], b)
+        apply([item.temperature for item in calibrate(a, usual)], b)
         for a, b in ((one, other), (other, one))
     ]
     return [

@@ -1,0 +1,95 @@
+"""What is known of a pair on this machine, kept in the user's cache from run to run.
+
+The file's name is a digest of everything that the numbers depend on: both models, the threads and
+the version of llama.cpp. A file that is damaged or of another format is as good as none.
+"""
+
+import hashlib
+import json
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from dspark_cli.plan import Plan
+from dspark_cli.schedule import Costs
+from dspark_cli.versions import versions
+
+FORMAT = 1
+
+
+def calibration_path(plan: Plan) -> Path:
+    """Where a pair's calibration is kept on this machine."""
+    memory, drafter = plan.options.memory, plan.drafter_fingerprint
+    facts = {
+        "format": FORMAT,
+        "target": dict(plan.target_fingerprint.as_json()),
+        "drafter": dict(drafter.as_json()) if drafter else None,
+        "threads": [memory.target_threads, memory.drafter_threads],
+        "gpu_layers": [memory.gpu_layers, memory.gpu_layers_draft],
+        "flash_attention": memory.flash_attention,
+        "caches": [
+            memory.cache_type_k,
+            memory.cache_type_v,
+            memory.cache_type_k_draft,
+            memory.cache_type_v_draft,
+        ],
+        "llama.cpp": versions()["llama_cpp_commit"],
+    }
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    return user_cache_path("dspark-cli") / "calibration" / f"{digest}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is known of one pair on one machine."""
+
+    costs: Costs
+    temperatures: tuple[float, ...] = ()  # of the confidences; empty: the drafter's own
+
+
+def load_calibration(path: Path, longest: int) -> Calibration | None:
+    """What ``path`` holds for drafts of up to ``longest`` tokens; None where there is nothing.
+
+    Raises ValueError, with the reason, for a file that is damaged.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot be read: {error}") from None
+    try:
+        score, draft, temperatures = (
+            tuple(map(float, document[name])) for name in ("score", "draft", "temperatures")
+        )
+        costs = Costs(score, draft)
+        usable = document["format"] == FORMAT and costs.longest == longest
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"is no calibration: {error}") from None
+    sound = all(map(math.isfinite, score + draft)) and all(0 < t < math.inf for t in temperatures)
+    if not usable or not sound:
+        raise ValueError("is a calibration of another kind")
+    return Calibration(costs, temperatures)
+
+
+def save_calibration(path: Path, calibration: Calibration) -> bool:
+    """Keep what was found; False where the cache cannot be written to."""
+    document = {
+        "format": FORMAT,
+        "score": list(calibration.costs.score),
+        "draft": list(calibration.costs.draft),
+        "temperatures": list(calibration.temperatures),
+    }
+    beside = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps(document))
+        beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""How much of a draft is scored: decisions, without a model or a clock.
+
+A token is committed only because the target itself chose it, so any length is as right as any
+other; it is only faster or slower. The loop asks, and does what it is told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from dspark_cli.errors import UsageError
+
+ScheduleKind: TypeAlias = Literal["fixed", "confidence", "auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one machine takes for one pair, in seconds.
+
+    ``score[k]`` scores k draft tokens and the newest one, ``draft[m]`` drafts m rows with the
+    injection before it; ``draft[0]`` is 0. Both reach to the block size.
+    """
+
+    score: tuple[float, ...]
+    draft: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.score) != len(self.draft) or len(self.score) < 2:  # noqa: PLR2004
+            raise ValueError("costs of 0 to block_size tokens, both of them")
+        if min(self.score) <= 0 or self.draft[0] != 0 or min(self.draft) < 0:
+            raise ValueError("costs are seconds: above 0 for scoring, 0 for drafting nothing")
+
+    @property
+    def longest(self) -> int:
+        return len(self.score) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one round."""
+
+    draft: tuple[int, ...]  # proposed tokens
+    scored: int  # of those
+    accepted: int  # of those
+    committed: tuple[int, ...]  # accepted tokens and the bonus
+
+
+class Schedule(Protocol):
+    """Decides about one round after the other."""
+
+    @property
+    def patient(self) -> bool:
+        """Whether taps of committed tokens wait until the next draft, to go in together."""
+
+    def rows(self, most: int, /) -> int:
+        """How many tokens are drafted: 0 to ``most``."""
+
+    def length(self, confidences: Sequence[float], proposed: int, /) -> int:
+        """How many of ``proposed`` draft tokens are scored: 0 to ``proposed``.
+
+        ``confidences`` [proposed] are the drafter's, each under the condition that all before it
+        are accepted; empty without a confidence head.
+        """
+
+    def learn(self, outcome: Outcome, /) -> None:
+        """Hear what became of the round that was decided last."""
+
+
+class Steady:
+    """Drafts whole blocks, and learns nothing."""
+
+    __slots__ = ()
+    patient = False
+
+    def rows(self, most: int) -> int:
+        return most
+
+    def learn(self, outcome: Outcome) -> None:
+        """Stay as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeDraft(Steady):
+    """``fixed``: every round scores all that was drafted."""
+
+    def length(self, confidences: Sequence[float], proposed: int) -> int:  # noqa: ARG002
+        return proposed
+
+
+WHOLE_DRAFT = WholeDraft()
+
+
+@dataclass(frozen=True, slots=True)
+class WhileConfident(Steady):
+    """``confidence``: the draft ends before the first token that the drafter trusts too little.
+
+    As llama.cpp's ``--spec-draft-p-min`` (common/speculative.cpp).
+    """
+
+    least: float
+
+    def length(self, confidences: Sequence[float], proposed: int) -> int:
+        below = (at for at, value in enumerate(confidences) if value < self.least)
+        return min(next(below, proposed), proposed)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOptions:
+    """Which schedule, and its threshold."""
+
+    kind: ScheduleKind = "fixed"
+    p_min: float | None = None  # of confidence
+    costs: Costs | None = None  # of auto; measured for the pair
+    temperatures: tuple[float, ...] = ()  # of auto; calibrate the drafter's confidences
+
+    def __post_init__(self) -> None:
+        if self.p_min is not None and not 0 <= self.p_min <= 1:
+            raise UsageError(f"--spec-draft-p-min wants 0 to 1, got {self.p_min}")
+        if self.kind == "confidence" and self.p_min is None:
+            raise UsageError("--schedule confidence wants its threshold, --spec-draft-p-min P")
+        if self.kind != "confidence" and self.p_min is not None:
+            raise UsageError(
+                f"--spec-draft-p-min and --schedule {self.kind} contradict each other"
+            )
+
+    @property
+    def needs_confidence(self) -> bool:
+        return self.kind == "confidence"
+
+
+FIXED = ScheduleOptions()
