@@ -163,7 +163,7 @@ def test_inspect_finds_that_the_pair_fits():
 
     document = json.loads(done.stdout)
     assert document["fits"] is True
-    assert document["drafter"]["taps"] == [2, 8, 15, 22, 28]
+    assert document["drafter"]["taps"] == [2, 8, 15, 22, 29]
     assert document["sizes"]["drafter"]["n_batch"] == 4096 + 5
     # 5 taps of 576 floats for each of the 512 rows of a prefill chunk
     assert document["sizes"]["target"]["tap_bytes"] == 5 * 576 * 512 * 4

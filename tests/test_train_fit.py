@@ -26,7 +26,12 @@ from dspark_cli.train.dataset import Dataset, DatasetWriter  # noqa: E402
 from dspark_cli.train.design import DesignOptions, design_drafter  # noqa: E402
 from dspark_cli.train.export import write_drafter  # noqa: E402
 from dspark_cli.train.faithful import compare_proposals  # noqa: E402
-from dspark_cli.train.fit import FitOptions, choose_device, held_out  # noqa: E402
+from dspark_cli.train.fit import (  # noqa: E402
+    FitOptions,
+    Judgement,
+    choose_device,
+    held_out,
+)
 from dspark_cli.train.loss import (  # noqa: E402
     CROSS_ENTROPY,
     GAMMA,
@@ -36,6 +41,12 @@ from dspark_cli.train.loss import (  # noqa: E402
 )
 from dspark_cli.train.model import TrainedDrafter  # noqa: E402
 from dspark_cli.train.pipeline import CollectOptions, collect, open_teaching  # noqa: E402
+from dspark_cli.train.trust import (  # noqa: E402
+    ConfidenceHead,
+    learn_trust,
+    reached_rows,
+    surprise,
+)
 from dspark_cli.train.weights import half_rotated, initial_weights, read_weights  # noqa: E402
 
 SHAPE = Shape(n_embd=32, n_head=2, n_head_kv=1, head_dim=16, n_layer=3, n_ff=48)
@@ -687,3 +698,39 @@ def test_the_report_is_json_that_can_be_read_back(asked, dspark):
     done = dspark(*train_words(target, folder, "--minutes", 0.02, "--json"))
 
     json.loads(done.out, parse_constant=pytest.fail)
+
+
+# --- trust --------------------------------------------------------------------------------------
+
+
+def judged(seed, n=1500, sharpness=1.0):
+    """Blocks of one row whose acceptance depends on the first feature, and is known."""
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(n, 6)).astype(np.float32)
+    hits = random.random(n) < 1 / (1 + np.exp(-sharpness * features[:, 0]))
+    real = np.ones((n, 1), bool)
+    return Judgement(np.zeros((n, 1), np.float32), hits[:, None], real, (), features)
+
+
+def test_a_head_that_is_too_sure_is_fitted_to_what_it_never_saw():
+    """It shouts the right thing and noise besides; held-out answers bring it back."""
+    shouting = ConfidenceHead(np.array([6, 4, -4, 0, 0, 0], np.float32), 2.0)
+
+    trusted = learn_trust(judged(1), judged(2), shouting)
+
+    (position,) = trusted.calibration
+    assert position.error_before > 0.2
+    assert position.error_after < 0.08
+    fresh = judged(3)
+    assert surprise(fresh, trusted.head) < surprise(fresh, shouting) - 0.5
+    weight = trusted.head.weight
+    assert weight[0] > 4 * abs(weight[1:]).max()
+
+
+def test_only_rows_behind_accepted_ones_teach_a_head():
+    """A confidence is conditional on everything before it."""
+    hits = np.array([[True, False, True], [False, True, True]])
+    real = np.array([[True, True, True], [True, True, False]])
+    found = Judgement(np.zeros((2, 3)), hits, real, (), np.zeros((5, 1), np.float32))
+
+    assert reached_rows(found).tolist() == [True, True, False, True, False]

@@ -84,6 +84,7 @@ class Judgement:
     hits: np.ndarray  # bool [anchors, b], whether the draft is the target's own token
     real: np.ndarray  # bool [anchors, b], whether there was a token to propose
     rounds: tuple[int, ...]  # accepted drafts of each round, walking the answers as decoding does
+    features: np.ndarray  # float32 [real rows, width + rank], what the confidence is computed from
 
     def joined(self, other: "Judgement") -> "Judgement":
         """Both judgements as one."""
@@ -92,6 +93,7 @@ class Judgement:
             hits=np.concatenate([self.hits, other.hits]),
             real=np.concatenate([self.real, other.real]),
             rounds=self.rounds + other.rounds,
+            features=np.concatenate([self.features, other.features]),
         )
 
     @property
@@ -436,6 +438,7 @@ def judge(drafter: TrainedDrafter, answers: Iterable[Answer]) -> Judgement:
     hits: list[np.ndarray] = []
     real: list[np.ndarray] = []
     rounds: list[int] = []
+    features: list[np.ndarray] = []
     for answer in answers:
         if interrupted:
             raise InterruptedRunError
@@ -450,14 +453,20 @@ def judge(drafter: TrainedDrafter, answers: Iterable[Answer]) -> Judgement:
             hit = logits.argmax(-1) == rows.labels.greedy
             of_answer.append(_scatter(rows.where, hit))
             confidence.append(_scatter(rows.where, rows.confidence.float()))
+            features.append(torch.cat([rows.hidden, rows.markov], -1).float().cpu().numpy())
             real.append(rows.where[0].cpu().numpy())
         hits += of_answer
         rounds += rounds_of(accepted_lengths(np.concatenate(of_answer)))
     if not hits:
         empty = np.empty((0, size))
-        return Judgement(empty.astype(np.float32), empty > 0, empty > 0, ())
+        nothing = np.empty((0, drafter.design.width + drafter.design.markov_rank), np.float32)
+        return Judgement(empty.astype(np.float32), empty > 0, empty > 0, (), nothing)
     return Judgement(
-        np.concatenate(confidence), np.concatenate(hits), np.concatenate(real), tuple(rounds)
+        confidence=np.concatenate(confidence),
+        hits=np.concatenate(hits),
+        real=np.concatenate(real),
+        rounds=tuple(rounds),
+        features=np.concatenate(features),
     )
 
 

@@ -18,6 +18,7 @@ from dspark_cli.train.design import DrafterDesign
 from dspark_cli.train.weights import Weights, shapes_of
 
 FUSION = "fc.weight"
+CONFIDENCE_WEIGHT, CONFIDENCE_BIAS = "conf_proj.weight", "conf_proj.bias"
 
 
 class TrainedDrafter(nn.Module):
@@ -76,6 +77,12 @@ class TrainedDrafter(nn.Module):
         }
         return {**weights, FUSION: weights[FUSION] / self.tap_scale.cpu().numpy()}
 
+    @torch.no_grad()
+    def set_confidence(self, weight: np.ndarray, bias: float) -> None:
+        """Replace the confidence head: ``weight`` [width + rank]."""
+        self.get(CONFIDENCE_WEIGHT).copy_(torch.from_numpy(weight)[None])
+        self.get(CONFIDENCE_BIAS).fill_(bias)
+
     def forward(self, taps: Tensor, anchors: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Hidden rows of some blocks.
 
@@ -124,7 +131,7 @@ class TrainedDrafter(nn.Module):
     def confidence(self, hidden: Tensor, markov: Tensor) -> Tensor:
         """Logit [...] of the chance that the row's token is accepted, if all before it were."""
         features = torch.cat([hidden, markov], dim=-1)
-        weight, bias = self.get("conf_proj.weight"), self.get("conf_proj.bias")
+        weight, bias = self.get(CONFIDENCE_WEIGHT), self.get(CONFIDENCE_BIAS)
         return functional.linear(features, weight, bias)[..., 0]
 
     def _norm(self, x: Tensor, name: str) -> Tensor:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dspark_cli.confidence import Outcomes, calibrate_crosswise
 from dspark_cli.contract import TargetShape
 from dspark_cli.engine.context import ContextSettings, open_context
 from dspark_cli.engine.lanes import Lanes
@@ -394,15 +393,23 @@ def export(
     """
     from dspark_cli.train.faithful import compare_proposals
     from dspark_cli.train.fit import judge
+    from dspark_cli.train.model import CONFIDENCE_BIAS, CONFIDENCE_WEIGHT
     from dspark_cli.train.report import Data, TrainingReport
+    from dspark_cli.train.trust import ConfidenceHead, learn_trust
 
     trained = teaching.fit.drafter
     stored = _as_stored(teaching, design, options.out_type)
     halves = [judge(stored, map(teaching.read, teaching.judged[half::2])) for half in range(2)]
     progress(1, EXPORT_STEPS, "calibrating")
-    first, second = (Outcomes(half.confidence, half.hits, half.real) for half in halves)
-    calibration = calibrate_crosswise(first, second)
+    weights = trained.export()
+    trusted = learn_trust(
+        halves[0],
+        halves[1],
+        ConfidenceHead(weights[CONFIDENCE_WEIGHT][0], float(weights[CONFIDENCE_BIAS][0])),
+    )
+    trained.set_confidence(trusted.head.weight, trusted.head.bias)
     judgement = halves[0].joined(halves[1])
+    judgement = replace(judgement, confidence=trusted.head.logits(judgement))
     written = folder / EXPORTED
     write_drafter(
         written,
@@ -412,7 +419,7 @@ def export(
         draft_tokens=teaching.draft_tokens,
         head=teaching.head,
         out_type=options.out_type,
-        temperatures=[position.temperature for position in calibration],
+        temperatures=[position.temperature for position in trusted.calibration],
         name=out.stem,
     )
     progress(2, EXPORT_STEPS, "comparing with PyTorch")
@@ -446,7 +453,7 @@ def export(
         minutes=fit.minutes,
         steps=fit.step,
         judgement=judgement,
-        calibration=tuple(calibration),
+        calibration=tuple(trusted.calibration),
         faithful=faithful,
         drafted=drafted,
         speed_ratios=tuple(ratios),
