@@ -170,7 +170,7 @@ DECIDED_EARLY = {
     ),
     "a target alone": ("run -m target.gguf", USAGE, "no drafter|target.gguf|-md|--no-draft"),
     "a drafter and none": (PAIR + "--no-draft", USAGE, "-md|--no-draft"),
-    "a drafter alone": ("run -md drafter.gguf", USAGE, "--model|dspark run --help"),
+    "a drafter alone": ("run -md drafter.gguf", USAGE, "-md was given without -m|-m FILE"),
     # the contract
     "other spelling": (
         "run -m target.gguf -md renamed.gguf",

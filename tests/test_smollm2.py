@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 
 import llama_cpp
+import llama_cpp.llama_cpp as bindings
 import numpy as np
 import pytest
 from test_compare import FAULTS, first_difference
@@ -24,6 +25,7 @@ from dspark_cli import (
     raw_prompt,
 )
 from dspark_cli.compare import compare
+from dspark_cli.engine.model import repacking_is_safe
 from dspark_cli.engine.taps import Taps
 from dspark_cli.equivalence import Summary
 from dspark_cli.models import installed_smollm2
@@ -111,12 +113,21 @@ def test_the_same_seed_gives_the_same_text_with_and_without_the_drafter(pair, pl
 
 
 @pytest.mark.parametrize("flash_attention", ["auto", "off"])
-def test_plain_greedy_text_is_that_of_llama_cpp_python_s_own_loop(flash_attention):
+def test_plain_greedy_text_is_that_of_llama_cpp_python_s_own_loop(flash_attention, monkeypatch):
     """Twenty prompts, another implementation of the same job, the same attention kernel.
 
     The kernels differ by up to 0.3 in logits on this file, enough to part at a near-tie;
     ``Llama`` leaves flash attention off unless told, llama.cpp's runners choose by themselves.
     """
+    defaults = bindings.llama_model_default_params
+
+    def without_repacking():
+        # ``Llama`` has no such option, and its AMX kernels end the process (see engine/model).
+        params = defaults()
+        params.use_extra_bufts = repacking_is_safe(bindings.llama_print_system_info().decode())
+        return params
+
+    monkeypatch.setattr(bindings, "llama_model_default_params", without_repacking)
     memory = MemoryOptions(ctx_size=512, flash_attention=flash_attention)
     llama = llama_cpp.Llama(
         str(find_target("smollm2")),

@@ -159,12 +159,9 @@ def draw(report: TrainingReport, path: Path) -> None:
         title="accepted, if all before were", xlabel="draft position", ylim=(0, 105), ylabel="%"
     )
     predicted, happened = _first_position(report)
-    for label, temperature in (
-        ("before", 1.0),
-        ("after", report.calibration[0].temperature),
-    ):
+    for temperature in (1.0, report.calibration[0].temperature):
         x, y = reliability(chances(predicted, temperature), happened)
-        calibration.plot(x, y, marker="o", markersize=3, label=label)
+        calibration.plot(x, y, marker="o", markersize=3, label=f"temperature {temperature:.2f}")
     calibration.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
     calibration.set(
         title="confidence at position 1", xlabel="predicted", ylabel="accepted", xlim=(0, 1),
