@@ -457,7 +457,9 @@ def test_a_block_longer_than_the_context_is_refused(tmp_path, dspark):
     )
     path = write_random_target(tmp_path / "short.gguf", shape=shape).path
 
-    done = dspark("train", "-m", path, "-o", tmp_path / "d.gguf", "--block-size", 8)
+    done = dspark(
+        "train", "-m", path, "-o", tmp_path / "d.gguf", "--step", "collect", "--block-size", 8
+    )
 
     assert done.code == 2
     assert "--block-size 8 does not fit into the target's context of 8" in done.errors[0]
