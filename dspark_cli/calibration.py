@@ -7,12 +7,13 @@ the version of llama.cpp. A file that is damaged or of another format is as good
 import hashlib
 import json
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from dspark_cli.errors import DsparkError
+from dspark_cli.files import write_atomically
 from dspark_cli.plan import Plan
 from dspark_cli.schedule import Costs
 from dspark_cli.versions import versions
@@ -83,13 +84,9 @@ def save_calibration(path: Path, calibration: Calibration) -> bool:
         "draft": list(calibration.costs.draft),
         "temperatures": list(calibration.temperatures),
     }
-    beside = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps(document))
-        beside.replace(path)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+        write_atomically(path, json.dumps(document).encode())
+    except (OSError, DsparkError):
         return False
     return True

@@ -213,6 +213,12 @@ def chat_tokens(
     return vocabulary.tokenize(text, add_special=not has_bos, parse_special=True)
 
 
+def own_tokens(vocabulary: Vocabulary, text: str) -> list[int]:
+    """Tokens of a text put to a target as it wants it: in its chat template, where it has one."""
+    encode = raw_tokens if vocabulary.chat_template() is None else chat_tokens
+    return encode(vocabulary, text)
+
+
 def sizes_as_json(pair: Pair) -> JsonObject:
     """Requested and effective sizes of both contexts."""
     sizes = pair.plan.sizes

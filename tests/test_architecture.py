@@ -16,7 +16,7 @@ LAYERS = [
     {"errors", "events"},
     {"schedule"},
     {"options"},
-    {"metadata", "native", "text", "prompts", "stats", "models", "machine", "confidence"},
+    {"metadata", "native", "text", "prompts", "stats", "models", "machine", "confidence", "files"},
     {"contract", "chat", "verify", "versions", "equivalence", "auto"},
     {"sizes"},
     {"plan"},

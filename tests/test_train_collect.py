@@ -335,7 +335,7 @@ def test_a_full_disk_is_one_sentence(talker, tmp_path, dspark, monkeypatch):
     def full(_file):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dspark_cli.train.dataset.os.fsync", full)
+    monkeypatch.setattr("dspark_cli.files.os.fsync", full)
 
     done = dspark(*collect_words(talker, tmp_path, 2000))
 

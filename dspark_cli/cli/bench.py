@@ -145,11 +145,10 @@ def built_in(limit: int | None) -> list[Prompt]:
 def tokenized(pair: "Pair", prompts: list[Prompt]) -> "list[BenchPrompt]":
     """Prompts as the target wants them: in its chat template where it has one."""
     from dspark_cli.bench import BenchPrompt
-    from dspark_cli.generate import chat_prompt, raw_prompt
+    from dspark_cli.generate import own_tokens
 
-    encode = raw_prompt if pair.vocabulary.chat_template() is None else chat_prompt
     return [
-        BenchPrompt(tuple(encode(pair, prompt.text)), prompt.category or OTHER)
+        BenchPrompt(tuple(own_tokens(pair.vocabulary, prompt.text)), prompt.category or OTHER)
         for prompt in prompts
     ]
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dspark_cli.schedule import Costs
 
 PROMPTS = 40  # of the built-in ones, unless told otherwise
-OPENING_TOKENS = 8  # of a target that cannot be asked
 REPEATS = 25  # of every timed length
 
 
@@ -123,15 +122,14 @@ def tokenized(pair: "Pair", texts: list[str] | None, count: int) -> list[list[in
 
     Without texts the built-in prompts; a target that cannot chat goes on with openings of its own.
     """
-    from dspark_cli.generate import chat_prompt, raw_prompt
+    from dspark_cli.generate import own_tokens
     from dspark_cli.train.templates import written_prompts
 
-    chats = pair.vocabulary.chat_template() is not None
-    if texts is None and not chats:
+    if texts is None and pair.vocabulary.chat_template() is None:
         return [opening(pair, seed) for seed in range(count)]
     if texts is None:
         texts = [prompt.text for prompt in islice(written_prompts(1), count)]
-    prompts = [chat_prompt(pair, text) if chats else raw_prompt(pair, text) for text in texts]
+    prompts = [own_tokens(pair.vocabulary, text) for text in texts]
     fitting = [prompt for prompt in prompts if 0 < len(prompt) < pair.room]
     if not fitting:
         raise DsparkError(f"none of {len(texts)} prompts fits into a context of {pair.room}")
@@ -141,6 +139,7 @@ def tokenized(pair: "Pair", texts: list[str] | None, count: int) -> list[list[in
 def opening(pair: "Pair", seed: int) -> list[int]:
     """The first tokens of a text that the target makes up."""
     from dspark_cli.generate import Generation
+    from dspark_cli.train.dataset import OPENING_TOKENS
 
     bos = pair.vocabulary.bos
     if bos < 0:

@@ -9,7 +9,6 @@ This module knows arrays and files, no model.
 import hashlib
 import json
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -22,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from dspark_cli.errors import DsparkError, UsageError
+from dspark_cli.files import write_atomically
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -119,20 +119,6 @@ def _read_manifest(folder: Path) -> tuple[Header, list[Shard]]:
     except (ValueError, KeyError, TypeError) as error:
         raise DsparkError(f"{path}: is no manifest of a dataset: {error}") from None
     return header, shards
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is either whole or not there; raises DsparkError, naming the reason."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise DsparkError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 class DatasetWriter:

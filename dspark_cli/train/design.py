@@ -8,7 +8,7 @@ is refused here.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from dspark_cli.metadata import Fingerprint, Metadata, read_metadata
 from dspark_cli.train.tensors import check_readable
 
 OutType: TypeAlias = Literal["f32", "f16", "q8_0", "q4_0"]
-OUT_TYPES: tuple[OutType, ...] = get_args(OutType)
 
 TAPS = 5  # as DeepSpec's drafters, where the target is deep enough
 TAPS_OF_SHALLOW = 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dspark_cli.engine.vocab import NO_TOKEN, Vocabulary
 from dspark_cli.errors import UsageError
-from dspark_cli.generate import chat_tokens, raw_tokens
+from dspark_cli.generate import own_tokens
 from dspark_cli.prompts import read_jsonl
 from dspark_cli.train.templates import written_prompts
 
@@ -29,7 +29,6 @@ class Questions:
         self.label = label
         self._vocabulary = vocabulary
         self._texts = texts
-        self._chat = vocabulary.chat_template() is not None
         if texts is None and vocabulary.bos == NO_TOKEN:
             raise UsageError(
                 "the target has neither a chat template nor a BOS token: nothing to begin from",
@@ -59,11 +58,7 @@ class Questions:
         if self._texts is None:
             return [self._vocabulary.bos]
         text = self._texts[self.group(index)]
-        tokens = (
-            chat_tokens(self._vocabulary, text)
-            if self._chat
-            else raw_tokens(self._vocabulary, text)
-        )
+        tokens = own_tokens(self._vocabulary, text)
         return tokens if 0 < len(tokens) <= LONGEST_PROMPT else None
 
 

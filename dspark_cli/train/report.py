@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dspark_cli.confidence import BINS, PositionCalibration, chances
+from dspark_cli.files import write_atomically
 from dspark_cli.stats import JsonObject, Statistics
-from dspark_cli.train.dataset import write_atomically
 from dspark_cli.train.design import DrafterDesign, OutType
 from dspark_cli.train.faithful import Faithfulness
 from dspark_cli.train.fit import Judgement, Moment
