@@ -9,11 +9,13 @@ last drafts were worth in the same measure.
 
 Where drafting does not pay, rounds are plain, and their taps wait. Now and then a *shadow* of one
 row is drafted and not scored; what the target says next judges it. Shadows cost a fixed small
-share of the time. All decisions come from a table of costs and from token counts, never from a
-clock: the same text gives the same decisions.
+share of the time. All decisions come from a table of costs and from token counts, and from a clock
+only where ``live`` lets what rounds really take correct the table: otherwise the same text gives
+the same decisions.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from math import exp, log
 from operator import mul
@@ -21,6 +23,7 @@ from operator import mul
 from dspark_cli.schedule import (
     WHOLE_DRAFT,
     Costs,
+    Cut,
     Outcome,
     Schedule,
     ScheduleOptions,
@@ -34,6 +37,10 @@ STALENESS = 16.0  # tokens after which an older judgement of that has lost most 
 TRUST = 1.0  # drafts that the confidences are believed for before outcomes correct them
 OUTCOMES = 32.0  # tokens over which outcomes are remembered
 PRIOR = 0.6  # acceptance that is assumed of every position before anything is known
+USUAL_PENDING = 2  # rows that are injected before a draft that follows another one
+OWN_STEP, COMMON_STEP = 0.4, 0.05  # how far live costs follow one observation: theirs, any other
+STALL = 2.0  # times what was expected: a pass that took longer was disturbed
+PLAIN_EVERY = 24  # rounds: live costs need to know what plain decoding takes, too
 LEAST_CHANCE, MOST_CHANCE = 1e-6, 1 - 1e-6
 
 
@@ -48,7 +55,30 @@ def draft_worth(survival: Sequence[float], rate: float, costs: Costs) -> float:
     """Tokens that a draft of these chances is worth more than a plain round."""
     k = best_length(survival, rate, costs.score)
     scoring = costs.score[k] - costs.score[0]
-    return sum(survival[:k]) - rate * (scoring + costs.draft[len(survival)])
+    drafting = costs.draft[len(survival)] + costs.injecting(USUAL_PENDING)
+    return sum(survival[:k]) - rate * (scoring + drafting)
+
+
+def followed(costs: Costs, outcome: Outcome, rows: int) -> Costs:
+    """Costs that have learned from one round in which ``rows`` were drafted.
+
+    What the clock says of one length moves that entry most. It moves all others a little in
+    proportion: a slower machine and a deeper context slow everything.
+    """
+    draft = costs.draft
+    if rows:
+        draft = _drawn(draft, rows, outcome.draft_seconds)
+    score = _drawn(costs.score, outcome.scored, outcome.score_seconds)
+    return replace(costs, score=score, draft=draft)
+
+
+def _drawn(table: tuple[float, ...], at: int, seconds: float) -> tuple[float, ...]:
+    """A table whose entry ``at`` took ``seconds`` just now."""
+    change = min(max(seconds / table[at], 1 / STALL), STALL)
+    return tuple(
+        entry * change ** (OWN_STEP if index == at else COMMON_STEP)
+        for index, entry in enumerate(table)
+    )
 
 
 class Auto:
@@ -56,8 +86,11 @@ class Auto:
 
     patient = True
 
-    def __init__(self, costs: Costs, temperatures: Sequence[float] = ()) -> None:
+    def __init__(
+        self, costs: Costs, temperatures: Sequence[float] = (), *, live: bool = False
+    ) -> None:
         self._costs = costs
+        self._live = live
         self._temperatures = tuple(temperatures)
         self._seconds = self._tokens = 0.0  # remembered
         longest = costs.longest
@@ -68,6 +101,8 @@ class Auto:
         self._age = 0  # tokens since they were judged last
         self._credit = 0.0  # seconds that shadows may take
         self._rows = 0  # of the round under way
+        self._since_plain = 0  # rounds
+        self._waiting = 0  # rows of taps that the drafter has not been fed
         self._claims: tuple[float, ...] = ()
         self._shadowing = False
         self._note_worth([PRIOR])
@@ -81,26 +116,28 @@ class Auto:
     def rows(self, most: int) -> int:
         longest = min(most, self._costs.longest)
         self._shadowing, self._claims, self._rows = False, (), 0
-        if longest < 1:
+        if longest < 1 or (self._live and self._since_plain >= PLAIN_EVERY):
             return 0
         best = max(range(longest), key=self._worth.__getitem__)
         if self._worth[best] > 0:
             self._rows = best + 1
-        elif self._credit >= self._costs.draft[1]:
-            self._credit -= self._costs.draft[1]
+        elif self._credit >= self._shadow_seconds:
+            self._credit -= self._shadow_seconds
             self._shadowing, self._rows = True, 1
         return self._rows
 
-    def length(self, confidences: Sequence[float], proposed: int) -> int:
+    def cut(self, confidences: Sequence[float], proposed: int) -> Cut:
         if not proposed:
-            return 0
+            return Cut(0)
         claims = [self._claim(*item) for item in enumerate(confidences[:proposed])]
         self._claims = tuple(claims or [PRIOR] * proposed)
         chances = [self._chance(*item) for item in enumerate(self._claims)]
         self._note_worth(chances)
         if self._shadowing:
-            return 0
-        return best_length(tuple(accumulate(chances, mul)), self.rate, self._costs.score)
+            return Cut(0)
+        survival = tuple(accumulate(chances, mul))
+        k = best_length(survival, self.rate, self._costs.score)
+        return Cut(k, sum(survival[:k]))
 
     def learn(self, outcome: Outcome) -> None:
         tokens = len(outcome.committed)
@@ -113,12 +150,24 @@ class Auto:
             self._note_outcome(0, kept=outcome.committed[0] == outcome.draft[0])
         for position in range(min(outcome.accepted + 1, outcome.scored)):
             self._note_outcome(position, kept=position < outcome.accepted)
+        self._since_plain = self._since_plain + 1 if outcome.scored else 0
+        if self._live:
+            self._costs = followed(self._costs, outcome, self._rows)
         seconds = self._costs.score[outcome.scored] + self._costs.draft[self._rows]
+        if self._rows:
+            seconds += self._costs.injecting(self._waiting)
+            self._waiting = 0
+        self._waiting += tokens
         fading = exp(-tokens / MEMORY)
         self._seconds = self._seconds * fading + seconds
         self._tokens = self._tokens * fading + tokens
         # Unused credit does not pile up: after a good stretch shadows stay rare.
-        self._credit = min(self._credit + PROBE_SHARE * seconds, self._costs.draft[1])
+        self._credit = min(self._credit + PROBE_SHARE * seconds, self._shadow_seconds)
+
+    @property
+    def _shadow_seconds(self) -> float:
+        """What a shadow would take now: all taps that wait go in before it."""
+        return self._costs.draft[1] + self._costs.injecting(self._waiting)
 
     def _claim(self, position: int, confidence: float) -> float:
         """A confidence behind its temperature."""
@@ -159,4 +208,4 @@ def make_schedule(options: ScheduleOptions) -> Schedule:
             return WhileConfident(options.p_min or 0.0)
     if options.costs is None:
         raise ValueError("auto decides by costs, and was given none")
-    return Auto(options.costs, options.temperatures)
+    return Auto(options.costs, options.temperatures, live=options.live_costs)

@@ -6,17 +6,30 @@ two sides.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Protocol
 
+import numpy as np
+
+from dspark_cli.auto import make_schedule
+from dspark_cli.bounds import speed_bound
+from dspark_cli.decode import Decoding
+from dspark_cli.engine.drafter import Draft, Drafter
+from dspark_cli.engine.sampler import argmax
 from dspark_cli.errors import DsparkError, InterruptedRunError
+from dspark_cli.events import Finish, Round
 from dspark_cli.generate import Generation
+from dspark_cli.measure import watch
 from dspark_cli.options import GenerationOptions
 from dspark_cli.pair import Pair
+from dspark_cli.peer import Peer
 from dspark_cli.schedule import Costs, ScheduleOptions
 from dspark_cli.stats import JsonObject, Statistics, ratio
 
-PLAIN = "plain"
+PLAIN, ORACLE, PEER = "plain", "oracle", "peer"
+CERTAIN = 0.99  # what an oracle trusts its tokens
+FORESIGHTS = 5  # runs in which an oracle learns its text: other widths may round otherwise
 WARM_UP_TOKENS = 16
 
 
@@ -28,13 +41,105 @@ class BenchPrompt:
     category: str
 
 
+class Arm(Protocol):
+    """One side: a way of decoding."""
+
+    @property
+    def name(self) -> str: ...
+    def decode(self, prompt: Sequence[int], tokens: int, /) -> Statistics:
+        """Continue ``prompt`` by ``tokens`` tokens; raises InterruptedRunError after Ctrl-C."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """One way of decoding."""
+class ScheduleArm:
+    """A pair under a schedule; plainly where it has no drafter."""
 
     name: str
     pair: Pair
     schedule: ScheduleOptions
+
+    def decode(self, prompt: Sequence[int], tokens: int) -> Statistics:
+        options = GenerationOptions(n_predict=tokens, schedule=self.schedule)
+        run = Generation(self.pair, [*prompt], options)
+        for _ in run:
+            pass
+        if run.finish_reason == "interrupted":
+            raise InterruptedRunError
+        return run.statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """A drafter that takes its usual time, and then says what it knows to be right."""
+
+    drafter: Drafter
+    text: Sequence[int]  # the prompt and its continuation
+
+    def propose(self, last: int, position: int, most: int) -> Draft:
+        draft = self.drafter.propose(last, position, most)
+        right = tuple(self.text[position + 1 : position + 1 + len(draft.tokens)])
+        return replace(draft, tokens=right, confidences=(CERTAIN,) * len(right))
+
+    def observe(self, taps: np.ndarray, position: int) -> float:
+        return self.drafter.observe(taps, position)
+
+
+@dataclass(frozen=True, slots=True)
+class OracleArm:
+    """A drafter that is always right: what any drafter of this size could be worth here."""
+
+    pair: Pair
+    drafter: Drafter
+    schedule: ScheduleOptions
+    name: str = ORACLE
+    _texts: dict[tuple[int, ...], list[int]] = field(init=False, default_factory=dict)
+
+    def decode(self, prompt: Sequence[int], tokens: int) -> Statistics:
+        """As an ordinary run, but for the drafter; the text to know is found first, untimed."""
+        known = (*prompt, tokens)
+        if known not in self._texts:
+            text: list[int] = []
+            for _ in range(FORESIGHTS):
+                before, text = text, self._run(prompt, tokens, text)[0]
+                if text == before:
+                    break
+            self._texts[known] = text
+        return self._run(prompt, tokens, self._texts[known])[1]
+
+    def _run(
+        self, prompt: Sequence[int], tokens: int, text: list[int]
+    ) -> tuple[list[int], Statistics]:
+        """What the target says to a drafter that says ``text``."""
+        said, statistics = list[int](), Statistics(n_prompt=len(prompt))
+        self.pair.clear()
+        for event in Decoding(
+            self.pair.target,
+            Oracle(self.drafter, [*prompt, *text]),
+            prompt,
+            argmax,
+            room=self.pair.room,
+            limit=tokens,
+            ends=lambda token: "eog" if self.pair.vocabulary.is_eog(token) else None,
+            schedule=make_schedule(self.schedule),
+        ):
+            statistics.add(event)
+            if isinstance(event, Round):
+                said += event.tokens
+            if isinstance(event, Finish) and event.reason == "interrupted":
+                raise InterruptedRunError
+        return said, statistics
+
+
+@dataclass(frozen=True, slots=True)
+class PeerArm:
+    """Another program on the same files, prompts and threads."""
+
+    peer: Peer
+    name: str = PEER
+
+    def decode(self, prompt: Sequence[int], tokens: int) -> Statistics:
+        return self.peer.decode(prompt, tokens)
 
 
 @dataclass(slots=True)
@@ -49,6 +154,15 @@ class Measured:
         return median(self.seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the measured costs allow, as multiples of plain decoding."""
+
+    costs: Costs
+    hindsight: float | None  # with this drafter, every draft as long as it is right
+    perfect: float | None  # with a drafter that is always right
+
+
 @dataclass(slots=True)
 class Bench:
     """Everything that was measured."""
@@ -57,7 +171,7 @@ class Bench:
     arms: tuple[str, ...]
     cells: dict[tuple[str, int], Measured] = field(default_factory=dict)  # arm, prompt
     statistics: dict[str, Statistics] = field(default_factory=dict)  # of an arm's first trial
-    costs: Costs | None = None  # that ``auto`` decided by
+    bounds: Bounds | None = None
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -87,12 +201,14 @@ class Bench:
     def as_json(self) -> JsonObject:
         """The document of ``dspark bench --json``."""
         arms: JsonObject = {}
+        bounds = self.bounds
         for arm in self.arms:
             statistics = self.statistics.get(arm, Statistics())
             spread = self.spread(arm)
             arms[arm] = {
                 "tokens_per_second": self.tokens_per_second(arm),
                 "ratio_to_plain": self.ratio(arm),
+                "ratio_to_peer": self.ratio(arm, to=PEER),
                 "ratio_spread": list(spread) if spread else None,
                 "by_category": {
                     category: self.ratio(arm, category=category) for category in self.categories
@@ -103,8 +219,11 @@ class Bench:
         return {
             "prompts": len(self.prompts),
             "trials": max((len(cell.seconds) for cell in self.cells.values()), default=0),
-            "score_seconds": list(self.costs.score) if self.costs else None,
-            "draft_seconds": list(self.costs.draft) if self.costs else None,
+            "score_seconds": list(bounds.costs.score) if bounds else None,
+            "draft_seconds": list(bounds.costs.draft) if bounds else None,
+            "inject_seconds": list(bounds.costs.inject) if bounds else None,
+            "hindsight_ratio_to_plain": bounds.hindsight if bounds else None,
+            "perfect_ratio_to_plain": bounds.perfect if bounds else None,
             "arms": arms,
         }
 
@@ -134,37 +253,46 @@ def run_bench(
 ) -> Bench:
     """Measure every arm on every prompt, ``trials`` times.
 
-    Raises InterruptedRunError after Ctrl-C.
+    Raises InterruptedRunError after Ctrl-C, and what an arm raises.
     """
     bench = Bench(tuple(prompts), tuple(arm.name for arm in arms))
-    bench.costs = next((arm.schedule.costs for arm in arms if arm.schedule.costs), None)
     for arm in arms:
-        _decode(arm, prompts[0], min(tokens, WARM_UP_TOKENS))
+        arm.decode(prompts[0].tokens, min(tokens, WARM_UP_TOKENS))
     steps, done = trials * len(prompts) * len(arms), 0
     for trial in range(trials):
         for index, prompt in enumerate(prompts):
             # Whoever goes first meets a cooler machine: every arm takes that place in turn.
             turn = (trial + index) % len(arms)
             for arm in [*arms[turn:], *arms[:turn]]:
-                run = _decode(arm, prompt, tokens)
+                statistics = arm.decode(prompt.tokens, tokens)
                 cell = bench.cells.setdefault((arm.name, index), Measured())
-                cell.tokens = run.statistics.n_predict
-                cell.seconds.append(run.statistics.decode_seconds)
+                cell.tokens = statistics.n_predict
+                cell.seconds.append(statistics.decode_seconds)
                 if trial == 0:
-                    bench.statistics.setdefault(arm.name, Statistics()).merge(run.statistics)
+                    bench.statistics.setdefault(arm.name, Statistics()).merge(statistics)
                 done += 1
                 progress(done, steps, f"{prompt.category}, {arm.name}")
     return bench
 
 
-def _decode(arm: Arm, prompt: BenchPrompt, tokens: int) -> Generation:
-    options = GenerationOptions(n_predict=tokens, schedule=arm.schedule)
-    run = Generation(arm.pair, list(prompt.tokens), options)
-    for _ in run:
-        pass
-    if run.finish_reason == "interrupted":
-        raise InterruptedRunError
-    return run
+def find_bounds(
+    pair: Pair,
+    costs: Costs,
+    prompts: Sequence[BenchPrompt],
+    *,
+    tokens: int,
+    progress: Callable[[float, float, str], None],
+) -> Bounds:
+    """What no schedule exceeds; the drafter is watched at every position of every answer.
+
+    Raises UsageError without a drafter, InterruptedRunError after Ctrl-C.
+    """
+    texts = []
+    for index, prompt in enumerate(prompts):
+        texts.append(watch(pair, prompt.tokens, tokens).right)
+        progress(index + 1, len(prompts), f"{index + 1} prompts")
+    always = [[costs.longest] * len(right) for right in texts]
+    return Bounds(costs, speed_bound(texts, costs), speed_bound(always, costs))
 
 
 def fitting(

@@ -18,7 +18,7 @@ from dspark_cli.plan import Plan
 from dspark_cli.schedule import Costs
 from dspark_cli.versions import versions
 
-FORMAT = 1
+FORMAT = 2
 
 
 def calibration_path(plan: Plan) -> Path:
@@ -63,14 +63,18 @@ def load_calibration(path: Path, longest: int) -> Calibration | None:
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot be read: {error}") from None
     try:
-        score, draft, temperatures = (
-            tuple(map(float, document[name])) for name in ("score", "draft", "temperatures")
+        score, draft, inject, temperatures = (
+            tuple(map(float, document[name]))
+            for name in ("score", "draft", "inject", "temperatures")
         )
-        costs = Costs(score, draft)
+        batch, row = inject
+        costs = Costs(score, draft, (batch, row))
         usable = document["format"] == FORMAT and costs.longest == longest
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"is no calibration: {error}") from None
-    sound = all(map(math.isfinite, score + draft)) and all(0 < t < math.inf for t in temperatures)
+    sound = all(map(math.isfinite, score + draft + inject)) and all(
+        0 < t < math.inf for t in temperatures
+    )
     if not usable or not sound:
         raise ValueError("is a calibration of another kind")
     return Calibration(costs, temperatures)
@@ -82,6 +86,7 @@ def save_calibration(path: Path, calibration: Calibration) -> bool:
         "format": FORMAT,
         "score": list(calibration.costs.score),
         "draft": list(calibration.costs.draft),
+        "inject": list(calibration.costs.inject),
         "temperatures": list(calibration.temperatures),
     }
     try:

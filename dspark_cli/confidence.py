@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-BINS = 15  # of equal mass, as calibration errors are commonly reported
+BINS = 15  # of equal mass, as calibration errors are commonly reported,
+LABELS_PER_BIN = (
+    100  # and fewer where they would hold less: chance alone fills a small bin unevenly
+)
 FEWEST_LABELS = 200  # of one position, below which it takes its left neighbour's temperature
 LOWEST, HIGHEST = 0.05, 20.0  # temperatures that are searched
 SEARCH_STEPS = 60  # of golden-section search: the bracket shrinks below 1e-9 of its length
@@ -36,7 +39,7 @@ def chances(logits: np.ndarray, temperature: float) -> np.ndarray:
 def calibration_error(predicted: np.ndarray, happened: np.ndarray, bins: int = BINS) -> float:
     """Expected calibration error over bins of equal mass; both [n], n > 0."""
     order = np.argsort(predicted, kind="stable")
-    parts = np.array_split(order, min(bins, len(order)))
+    parts = np.array_split(order, min(bins, len(order) // LABELS_PER_BIN or 1))
     gaps = [
         abs(float(predicted[part].mean()) - float(happened[part].mean())) * len(part)
         for part in parts

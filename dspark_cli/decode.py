@@ -142,7 +142,8 @@ class Decoding:
         started, began = self.clock(), self.position
         self._injecting = 0.0
         draft = self._propose()
-        length = self.schedule.length(draft.confidences, len(draft.tokens))
+        cut = self.schedule.cut(draft.confidences, len(draft.tokens))
+        length = cut.scored
         judged = draft.tokens[:length]
         scored = self.target.score([self.last, *judged], began)
         verdict = verify(judged, scored.logits, self.choose)
@@ -161,17 +162,20 @@ class Decoding:
         self.target.rewind(self.position)
         self.last = tokens[-1]
         self.produced += len(tokens)
-        cut = len(tokens) <= verdict.accepted  # the run ended inside the accepted draft
-        accepted = len(tokens) if cut else verdict.accepted
-        if not cut:
-            self.schedule.learn(Outcome(draft.tokens, length, accepted, tokens))
+        ended = len(tokens) <= verdict.accepted  # inside the accepted draft
+        accepted = len(tokens) if ended else verdict.accepted
+        if not ended:
+            self.schedule.learn(
+                Outcome(draft.tokens, length, accepted, tokens, draft.seconds, scored.seconds)
+            )
         yield Round(
             tokens=tokens,
             position=began,
             proposed=len(draft.tokens),
             scored=length,
             accepted=accepted,
-            ignored=length - accepted if cut else 0,
+            ignored=length - accepted if ended else 0,
+            expected=cut.expected,
             confidences=draft.confidences,
             draft_seconds=draft.seconds,
             score_seconds=scored.seconds,

@@ -34,6 +34,7 @@ class Round:
     scored: int  # draft tokens that the target judged in one pass
     accepted: int  # of those, agreed and committed
     ignored: int  # of those, behind what ended the run
+    expected: float | None = None  # accepted tokens that the schedule reckoned with
     confidences: tuple[float, ...] = ()  # one per proposed token; empty without the head
     draft_seconds: float = 0.0
     score_seconds: float = 0.0

@@ -37,10 +37,12 @@ class Plan:
     warnings: tuple[str, ...]
 
 
-def check_schedule(plan: Plan, schedule: ScheduleOptions) -> None:
+def check_schedule(plan: Plan, schedule: ScheduleOptions | None) -> None:
     """Refuse a schedule that the drafter gives no grounds for; raises ContractError."""
     drafter = plan.drafter
-    if schedule.needs_confidence and drafter is not None and not drafter.has_confidence:
+    if schedule is None or drafter is None:
+        return
+    if schedule.needs_confidence and not drafter.has_confidence:
         raise ContractError(
             [
                 (

@@ -17,22 +17,30 @@ ScheduleKind: TypeAlias = Literal["fixed", "confidence", "auto"]
 class Costs:
     """What one machine takes for one pair, in seconds.
 
-    ``score[k]`` scores k draft tokens and the newest one, ``draft[m]`` drafts m rows with the
-    injection before it; ``draft[0]`` is 0. Both reach to the block size.
+    ``score[k]`` scores k draft tokens and the newest one, ``draft[m]`` drafts m rows; ``draft[0]``
+    is 0. Both reach to the block size. ``inject`` is what injecting takes: any batch of rows, and
+    every row of it.
     """
 
     score: tuple[float, ...]
     draft: tuple[float, ...]
+    inject: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         if len(self.score) != len(self.draft) or len(self.score) < 2:  # noqa: PLR2004
             raise ValueError("costs of 0 to block_size tokens, both of them")
         if min(self.score) <= 0 or self.draft[0] != 0 or min(self.draft) < 0:
             raise ValueError("costs are seconds: above 0 for scoring, 0 for drafting nothing")
+        if min(self.inject) < 0:
+            raise ValueError("costs of injecting are seconds, 0 or more")
 
     @property
     def longest(self) -> int:
         return len(self.score) - 1
+
+    def injecting(self, rows: int) -> float:
+        """Seconds for feeding the drafter ``rows`` rows at once."""
+        return self.inject[0] + self.inject[1] * rows if rows else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,16 @@ class Outcome:
     scored: int  # of those
     accepted: int  # of those
     committed: tuple[int, ...]  # accepted tokens and the bonus
+    draft_seconds: float = 0.0
+    score_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How much of a draft is scored."""
+
+    scored: int  # 0 to what was proposed
+    expected: float | None = None  # tokens of those that should be accepted, where one knows
 
 
 class Schedule(Protocol):
@@ -55,8 +73,8 @@ class Schedule(Protocol):
     def rows(self, most: int, /) -> int:
         """How many tokens are drafted: 0 to ``most``."""
 
-    def length(self, confidences: Sequence[float], proposed: int, /) -> int:
-        """How many of ``proposed`` draft tokens are scored: 0 to ``proposed``.
+    def cut(self, confidences: Sequence[float], proposed: int, /) -> Cut:
+        """How many of ``proposed`` draft tokens are scored.
 
         ``confidences`` [proposed] are the drafter's, each under the condition that all before it
         are accepted; empty without a confidence head.
@@ -83,8 +101,8 @@ class Steady:
 class WholeDraft(Steady):
     """``fixed``: every round scores all that was drafted."""
 
-    def length(self, confidences: Sequence[float], proposed: int) -> int:  # noqa: ARG002
-        return proposed
+    def cut(self, confidences: Sequence[float], proposed: int) -> Cut:  # noqa: ARG002
+        return Cut(proposed)
 
 
 WHOLE_DRAFT = WholeDraft()
@@ -99,9 +117,9 @@ class WhileConfident(Steady):
 
     least: float
 
-    def length(self, confidences: Sequence[float], proposed: int) -> int:
+    def cut(self, confidences: Sequence[float], proposed: int) -> Cut:
         below = (at for at, value in enumerate(confidences) if value < self.least)
-        return min(next(below, proposed), proposed)
+        return Cut(min(next(below, proposed), proposed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +130,15 @@ class ScheduleOptions:
     p_min: float | None = None  # of confidence
     costs: Costs | None = None  # of auto; measured for the pair
     temperatures: tuple[float, ...] = ()  # of auto; calibrate the drafter's confidences
+    live_costs: bool = False  # of auto: let the clock correct the costs
 
     def __post_init__(self) -> None:
         if self.p_min is not None and not 0 <= self.p_min <= 1:
             raise UsageError(f"--spec-draft-p-min wants 0 to 1, got {self.p_min}")
         if self.kind == "confidence" and self.p_min is None:
             raise UsageError("--schedule confidence wants its threshold, --spec-draft-p-min P")
+        if self.live_costs and self.kind != "auto":
+            raise UsageError(f"--live-costs and --schedule {self.kind} contradict each other")
         if self.kind != "confidence" and self.p_min is not None:
             raise UsageError(
                 f"--spec-draft-p-min and --schedule {self.kind} contradict each other"

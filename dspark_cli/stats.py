@@ -30,11 +30,14 @@ class Statistics:
     n_predict: int = 0
     num_spec_steps: int = 0  # rounds with a scored draft
     num_plain_steps: int = 0  # rounds without
+    num_shadow_steps: int = 0  # of those, with a draft that was not scored
     num_proposed_draft_tokens: int = 0
     num_draft_tokens: int = 0  # scored: accepted + rejected + ignored
     num_accepted_draft_tokens: int = 0
     num_rejected_draft_tokens: int = 0
     num_ignored_draft_tokens: int = 0
+    num_expected_draft_tokens: float = 0.0  # accepted ones that the schedule reckoned with,
+    expecting_steps: int = 0  # in so many steps
     histogram: dict[int, int] = field(default_factory=dict)  # accepted in a step -> steps
     scored_lengths: dict[int, int] = field(default_factory=dict)  # scored in a round -> rounds
     judged_per_pos: list[int] = field(default_factory=list)  # steps whose draft reached here
@@ -77,9 +80,13 @@ class Statistics:
         self.scored_lengths[round_.scored] = self.scored_lengths.get(round_.scored, 0) + 1
         if not round_.scored:
             self.num_plain_steps += 1
+            self.num_shadow_steps += round_.proposed > 0
             self.plain_score_seconds.append(round_.score_seconds)
             return
         self.num_spec_steps += 1
+        if round_.expected is not None:
+            self.expecting_steps += 1
+            self.num_expected_draft_tokens += round_.expected
         self.histogram[round_.accepted] = self.histogram.get(round_.accepted, 0) + 1
         for position in range(round_.scored - round_.ignored):
             _bump(self.judged_per_pos, position, by=1)
@@ -92,7 +99,8 @@ class Statistics:
     def merge(self, other: "Statistics") -> None:
         """Add another run's sums to these."""
         for name in (
-            "n_prompt", "n_predict", "num_spec_steps", "num_plain_steps",
+            "n_prompt", "n_predict", "num_spec_steps", "num_plain_steps", "num_shadow_steps",
+            "num_expected_draft_tokens", "expecting_steps",
             "num_proposed_draft_tokens", "num_draft_tokens", "num_accepted_draft_tokens",
             "num_rejected_draft_tokens", "num_ignored_draft_tokens", "prefill_seconds",
             "prefill_tokens", "decode_seconds", "draft_seconds", "score_seconds", "inject_seconds",
@@ -122,6 +130,12 @@ class Statistics:
         """Tau: 1 + accepted per step that scored a draft; a step cut by the end had no bonus."""
         accepted = ratio(self.num_accepted_draft_tokens, self.num_spec_steps)
         return None if accepted is None else 1 + accepted
+
+    @property
+    def expected_acceptance_length(self) -> float | None:
+        """The tau that the schedule reckoned with; None where it foretells nothing."""
+        expected = ratio(self.num_expected_draft_tokens, self.expecting_steps)
+        return None if expected is None else 1 + expected
 
     @property
     def draft_acceptance_rate(self) -> float | None:
@@ -174,15 +188,20 @@ class Statistics:
 
     @property
     def plain_seconds_estimate(self) -> float | None:
-        """What the same tokens would have taken one at a time."""
-        single = self.single_token_seconds
-        return None if single is None else single * self.n_predict
+        """What the same tokens would have taken one at a time.
+
+        A plain round has its share of time outside llama.cpp too.
+        """
+        single, outside = self.single_token_seconds, ratio(self.other_seconds, self.rounds)
+        if single is None or outside is None:
+            return None
+        return (single + outside) * self.n_predict
 
     @property
     def saved_seconds(self) -> float | None:
         """Time that drafting saved; negative where it cost time; None without a draft."""
-        plain = self.plain_seconds_estimate
-        return plain - self.decode_seconds if plain is not None and self.num_spec_steps else None
+        plain, drafted = self.plain_seconds_estimate, self.num_spec_steps or self.num_shadow_steps
+        return plain - self.decode_seconds if plain is not None and drafted else None
 
     def as_json(self) -> JsonObject:
         """The documented keys, in the order of the README."""
@@ -191,12 +210,14 @@ class Statistics:
             "n_predict": self.n_predict,
             "num_spec_steps": self.num_spec_steps,
             "num_plain_steps": self.num_plain_steps,
+            "num_shadow_steps": self.num_shadow_steps,
             "num_proposed_draft_tokens": self.num_proposed_draft_tokens,
             "num_draft_tokens": self.num_draft_tokens,
             "num_accepted_draft_tokens": self.num_accepted_draft_tokens,
             "num_rejected_draft_tokens": self.num_rejected_draft_tokens,
             "num_ignored_draft_tokens": self.num_ignored_draft_tokens,
             "mean_acceptance_length": self.mean_acceptance_length,
+            "expected_acceptance_length": self.expected_acceptance_length,
             "draft_acceptance_rate": self.draft_acceptance_rate,
             "acceptance_histogram": {
                 str(accepted): self.histogram[accepted] for accepted in sorted(self.histogram)

@@ -11,8 +11,9 @@ cat >"$prompts" <<'JSONL'
 {"prompt": "What is 12 times 12?"}
 JSONL
 
+# Every draft is scored whole, so that each says how good it was.
 # A failed prompt is a line too; its exit code is that of the whole script (pipefail).
-dspark run -m smollm2 --chat --prompts "$prompts" -n 48 --stats none |
+dspark run -m smollm2 --chat --prompts "$prompts" -n 48 --stats none --schedule fixed |
   python3 -c '
 import json, sys
 for line in sys.stdin:

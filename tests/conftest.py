@@ -30,6 +30,14 @@ class Outcome:
         return [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """Nothing is read from the user's cache, and nothing is left there; commands inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def dspark(capsys, monkeypatch):
     """Run ``dspark`` with some arguments, through the door its user goes through."""

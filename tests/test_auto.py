@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from fakes import ChainDrafter, Clock, CountingTarget, greedy, successor
 
-from dspark_cli.auto import Auto, best_length, draft_worth
+from dspark_cli.auto import Auto, best_length, draft_worth, followed
+from dspark_cli.bounds import least_seconds, speed_bound
 from dspark_cli.decode import Decoding
 from dspark_cli.events import Round
-from dspark_cli.schedule import Costs, Outcome
+from dspark_cli.schedule import Costs, Cut, Outcome
 
 DRAFT = (0.0, 1.9, 2.8, 4.0, 4.5, 5.8)  # with an injection
 TABLES = {
@@ -48,22 +49,22 @@ class TableDrafter(ChainDrafter):
 
     def propose(self, last, position, most):
         draft = super().propose(last, position, most)
-        self._clock.spend(self._costs.draft[len(draft.tokens)])
+        seconds = self._clock.spend(self._costs.draft[len(draft.tokens)])
         tokens, confidences = [], []
         for offset, token in enumerate(draft.tokens):
             right = self._right(position + offset)
             tokens.append(token if right else (token + 7) % 256)
             confidences.append(self._confidence(right))
-        return type(draft)(tuple(tokens), tuple(confidences))
+        return type(draft)(tuple(tokens), tuple(confidences), seconds)
 
 
-def simulate(costs, right, confidence, tokens=512):
+def simulate(costs, right, confidence, tokens=512, **options):
     """Rounds and milliseconds of one run under ``auto``."""
     clock = Clock()
     drafter = TableDrafter(costs, clock, right, confidence)
     decoding = Decoding(
         TableTarget(costs, clock), drafter, [1, 2], greedy,
-        room=100_000, limit=tokens, schedule=Auto(costs), clock=clock,
+        room=100_000, limit=tokens, schedule=Auto(costs, **options), clock=clock,
     )  # fmt: skip
     rounds = [event for event in decoding if isinstance(event, Round)]
     return rounds, clock.now
@@ -112,6 +113,151 @@ def test_a_draft_is_worth_nothing_where_no_token_survives():
     costs = TABLES["F16"]
 
     assert draft_worth((0.0,) * 5, 0.08, costs) == pytest.approx(-0.08 * costs.draft[5])
+
+
+JAGGED = (1.0, 1.6, 1.7)  # the second draft token is nearly free, the first is not
+
+
+@pytest.mark.parametrize(("second", "k"), [(0.9, 2), (0.1, 0)])
+def test_a_longer_draft_may_be_worth_it_where_a_shorter_one_is_not(second, k):
+    """The paper's Appendix A: the first token is scored or not as the second one is trusted."""
+    survival = tuple(accumulate((0.5, second), mul))
+
+    assert best_length(survival, 1.0, JAGGED) == k
+
+
+def test_such_a_choice_leaves_the_distribution_as_it_is():
+    """There, drafts that are scored by what follows them bias a rejection sampler.
+
+    The target says A in 7 of 10 cases, else B; A is drafted with a sequel that is trusted, B with
+    one that is not. What is said is drawn by the target and matched, so it stays 0.7 and 0.3.
+    """
+    a, b = 10, 20
+    random = np.random.default_rng(11)
+
+    class Drafts(ChainDrafter):
+        def propose(self, last, position, most):
+            first = a if random.random() < 0.5 else b
+            draft = super().propose(last, position, most)
+            return type(draft)((first, 30), (0.5, 0.9 if first == a else 0.1))
+
+    class Rule:
+        patient = False
+
+        def __init__(self):
+            self.lengths = []
+
+        def rows(self, most):
+            return most
+
+        def cut(self, confidences, proposed):
+            survival = tuple(accumulate(confidences, mul))
+            k = best_length(survival, 1.0, JAGGED) if proposed else 0
+            self.lengths.append(k)
+            return Cut(k)
+
+        def learn(self, outcome):
+            pass
+
+    rule, said = Rule(), []
+    for _ in range(4000):
+        draws = iter(random.random(3) < 0.7)
+        decoding = Decoding(
+            CountingTarget(), Drafts(successor, block_size=2), [1, 2],
+            lambda _, draws=draws: a if next(draws) else b,
+            room=100, limit=3, schedule=rule,
+        )  # fmt: skip
+        said += [event.tokens[0] for event in decoding if isinstance(event, Round)][:1]
+
+    assert set(rule.lengths) == {0, 2}
+    share = said.count(a) / len(said)
+    assert abs(share - 0.7) < 4 * (0.7 * 0.3 / len(said)) ** 0.5
+
+
+# --- bounds -----
+
+
+def test_hindsight_makes_every_draft_as_long_as_it_is_right():
+    """Four tokens: three in one round with two right drafts, then a plain one."""
+    costs = Costs((10.0, 12.0, 13.0), (0.0, 1.0, 2.0), (0.5, 9.0))
+
+    assert least_seconds([2, 0, 0, 0], costs) == 13.0 + 2.0 + 0.5 + 9.0 + 10.0
+
+
+def test_hindsight_drafts_only_where_it_pays():
+    """Every draft is right, and none is worth its time."""
+    costs = Costs((10.0, 30.0, 50.0), (0.0, 1.0, 2.0))
+
+    assert least_seconds([2] * 6, costs) == 60.0
+    assert speed_bound([[2] * 6], costs) == 1.0
+    assert speed_bound([], costs) is None
+
+
+def test_no_text_is_drafted_beyond_its_end():
+    """The last token is a bonus: two tokens are one round with one draft."""
+    costs = Costs((10.0, 12.0, 13.0), (0.0, 1.0, 2.0))
+
+    assert least_seconds([2, 2], costs) == 13.0
+    assert least_seconds([2], costs) == 10.0
+
+
+@every_table
+def test_no_run_is_faster_than_hindsight(costs):
+    random = np.random.default_rng(3)
+    known = [bool(random.random() < 0.7) for _ in range(520)]
+
+    rounds, took = simulate(costs, lambda at: known[at], lambda right: 0.9 if right else 0.3)
+
+    begin = rounds[0].position
+    right = []
+    for at in range(begin, begin + 512):
+        run = [known[at + offset] for offset in range(costs.longest)]
+        right.append(run.index(False) if False in run else costs.longest)
+    assert least_seconds(right, costs) <= took
+
+
+# --- live costs -----
+
+
+def test_a_length_that_takes_longer_moves_most():
+    """And all others a little: a deeper context slows everything."""
+    costs = Costs((10.0, 12.0, 14.0), (0.0, 1.0, 2.0))
+
+    after = followed(costs, Outcome((1, 2), 2, 0, (5,), 2.0, 21.0), rows=2)
+
+    assert 14.0 < after.score[2] < 21.0
+    assert 10.0 < after.score[0] < 10.5
+    assert after.score[2] / 14.0 > after.score[0] / 10.0
+    assert after.draft == costs.draft
+
+
+def test_a_stall_does_not_overturn_the_table():
+    """A pass that took a hundred times as long counts as twice."""
+    costs = Costs((10.0, 12.0), (0.0, 1.0))
+
+    assert followed(costs, Outcome((), 0, 0, (5,), 0.0, 1000.0), rows=0) == followed(
+        costs, Outcome((), 0, 0, (5,), 0.0, 20.0), rows=0
+    )
+
+
+def test_live_costs_find_out_that_a_table_is_wrong():
+    """A table that promises cheap scoring: the clock says otherwise, and drafting ends."""
+    real = TABLES["Q4_1"]
+    promised = Costs((11.7, 12.0, 12.3, 12.6, 12.9, 13.2), DRAFT)
+
+    def run(*, live):
+        clock = Clock()
+        drafter = TableDrafter(real, clock, lambda at: at % 3 == 0, lambda _: 0.5)
+        decoding = Decoding(
+            TableTarget(real, clock), drafter, [1, 2], greedy, room=100_000, limit=512,
+            schedule=Auto(promised, live=live), clock=clock,
+        )  # fmt: skip
+        for _ in decoding:
+            pass
+        return clock.now
+
+    assert run(live=True) < 1.1 * plain(real)
+    assert run(live=False) > 1.3 * plain(real)
 
 
 # --- runs ---------------------------------------------------------------------------------------
@@ -209,7 +355,7 @@ def test_confidences_are_corrected_by_what_came_of_them():
     auto = Auto(TABLES["F32"])
     for turn in range(60):
         auto.rows(5)
-        auto.length((0.9,) * 5, 5)
+        auto.cut((0.9,) * 5, 5)
         kept = turn % 2
         auto.learn(Outcome((1,) * 5, 1, kept, (1,) * (kept + 1)))
 

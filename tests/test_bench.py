@@ -1,12 +1,15 @@
 """``bench``: two sides on the same prompts, in turn; what counts are ratios of medians."""
 
 import json
+import sys
 
+import numpy as np
 import pytest
 from pairs import write_rigged_drafter, write_rigged_target
 
 from dspark_cli.bench import PLAIN, Bench, BenchPrompt, Measured, fitting
 from dspark_cli.errors import DsparkError
+from dspark_cli.measure import Watched
 
 
 def step_by_seven(token: int) -> int:
@@ -124,8 +127,8 @@ def test_one_schedule_can_be_measured_alone(knowing, dspark):
 def test_people_get_tables(knowing, dspark):
     done = dspark(*knowing, "--trials", 1)
 
-    assert "to plain" in done.out
-    assert "times plain decoding" in done.out
+    assert "x plain" in done.out
+    assert "always right would reach" in done.out
 
 
 def test_a_plot_is_a_picture(knowing, dspark, tmp_path):
@@ -160,3 +163,122 @@ def test_the_built_in_prompts_are_four_of_each_kind():
     assert len(prompts) == 20
     assert sorted({p.category for p in prompts}) == ["chat", "code", "maths", "rewrite", "story"]
     assert built_in(3) == prompts[:3]
+
+
+# --- bounds and oracles -------------------------------------------------------------------------
+
+
+def test_what_was_watched_says_how_much_of_every_draft_is_right():
+    """A draft is judged by the text that follows it, as far as there is one."""
+    watched = Watched(
+        drafts=[(5, 6, 9), (6, 7, 8), (1, 8, 8), (8, 0, 0)],
+        confidences=[(0.9, 0.8, 0.7)] * 4,
+        text=[5, 6, 7, 8],
+    )
+
+    assert watched.right == [2, 3, 0, 1]
+    outcomes = watched.outcomes(3)
+    assert outcomes.hits.tolist() == [
+        [True, True, False],
+        [True, True, True],
+        [False, False, False],
+        [True, False, False],
+    ]
+    assert outcomes.real.sum(axis=1).tolist() == [3, 3, 2, 1]
+    assert outcomes.confidence[0] == pytest.approx(np.log([9, 4, 7 / 3]))
+
+
+def test_an_oracle_shows_what_a_perfect_drafter_would_be_worth(knowing, dspark, tmp_path):
+    """It takes its time from a drafter that is always wrong, and is always right."""
+    target = write_rigged_target(tmp_path / "t.gguf", next_token=step_by_seven)
+    wrong = write_rigged_drafter(
+        tmp_path / "wrong.gguf", target, knows=lambda token: (token + 1) % 288,
+        confidence=lambda _: 0.5,
+    )  # fmt: skip
+    knowing[knowing.index("-md") + 1] = wrong.path
+
+    done = dspark(*knowing, "--trials", 1, "--oracle", "--json")
+
+    assert done.code == 0, done.err
+    arms = done.document["arms"]
+    assert list(arms) == ["plain", "fixed", "auto", "oracle"]
+    assert arms["fixed"]["num_accepted_draft_tokens"] == 0
+    assert arms["oracle"]["num_rejected_draft_tokens"] == 0
+    assert arms["oracle"]["n_predict"] == 60
+    assert done.document["hindsight_ratio_to_plain"] == 1.0
+    assert done.document["perfect_ratio_to_plain"] >= 1.0
+
+
+# --- another program ----------------------------------------------------------------------------
+
+# It reads its options and the prompt as the real one does; every byte is a token of this target.
+SPEAKING = """
+import sys
+words = dict(zip(sys.argv[1:-1], sys.argv[2:]))
+text = open(words["-f"], "rb").read()
+assert text.endswith(b"\\n"), text
+assert words["--spec-type"] == "draft-dspark", words
+assert words["--spec-draft-n-max"] == "4" and words["-t"] == words["-td"] == "1", words
+n = int(words["-n"]) + 1
+print(f"encoded {len(text) - 1:4d} tokens in    0.100 seconds, speed: 1.000 t/s", file=sys.stderr)
+print(f"decoded {n:4d} tokens in    0.500 seconds, speed: {n / 0.5:8.3f} t/s", file=sys.stderr)
+print(f"n_drafted = 40\\nn_accept  = {n // 2}", file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Write a program that stands in for the other runner."""
+
+    def write(source: str):
+        path = tmp_path / "runner"
+        path.write_text(f"#!{sys.executable}\n{source}")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def test_another_program_takes_part_in_the_same_alternation(knowing, dspark, program):
+    """On the same files, prompts and threads; its own report says how long it took."""
+    done = dspark(*knowing, "--trials", 1, "--peer", program(SPEAKING), "--json")
+
+    assert done.code == 0, done.err
+    arms = done.document["arms"]
+    assert list(arms) == ["plain", "fixed", "auto", "peer"]
+    assert arms["peer"]["tokens_per_second"] == pytest.approx(40.0)
+    assert arms["peer"]["mean_acceptance_length"] == 2.0
+    assert arms["peer"]["ratio_to_peer"] == 1.0
+    fixed = arms["fixed"]
+    assert fixed["ratio_to_peer"] == pytest.approx(fixed["tokens_per_second"] / 40.0)
+    assert "x peer" in dspark(*knowing, "--trials", 1, "--peer", program(SPEAKING)).out
+
+
+def test_without_another_program_there_is_no_ratio_to_it(knowing, dspark):
+    done = dspark(*knowing, "--trials", 1, "--json")
+
+    assert all(arm["ratio_to_peer"] is None for arm in done.document["arms"].values())
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("print('hello')", "reports no time, wanted llama-speculative-simple"),
+        ("raise SystemExit(7)", "ended with exit code 7"),
+        (SPEAKING.replace("len(text) - 1", "len(text)"), "read 2 tokens of a prompt of 1"),
+    ],
+)
+def test_a_program_that_does_something_else_is_one_sentence(
+    knowing, dspark, program, source, sentence
+):
+    done = dspark(*knowing, "--trials", 1, "--peer", program(source))
+
+    assert done.code == 1
+    assert sentence in done.errors[0]
+
+
+def test_a_program_that_is_none_is_refused_before_anything_is_loaded(knowing, dspark, tmp_path):
+    done = dspark(*knowing, "--peer", tmp_path)
+
+    assert done.code == 2
+    assert "wanted a program that can be run" in done.errors[0]

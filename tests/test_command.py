@@ -237,7 +237,7 @@ def test_tau_is_named_for_what_it_is(speaking):
     """The last of these three rounds was cut by the end and has no bonus: 10 tokens, not 11."""
     done = dspark(*speaking, "-p", "\n")
 
-    assert re.search(rb"tau +3\.67 +1 \+ accepted per drafted round *\n", done.stderr)
+    assert re.search(rb"tau +3\.67 +1 \+ accepted per scored draft *\n", done.stderr)
     assert re.search(rb"n_predict +10 ", done.stderr)
 
 

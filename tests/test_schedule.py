@@ -36,11 +36,11 @@ def rounds(drafter, schedule, limit=24) -> list[Round]:
 )
 def test_a_draft_ends_before_the_first_token_that_is_not_trusted(confidences, least, length):
     """Later tokens stand on it, however much the drafter trusts them."""
-    assert WhileConfident(least).length(confidences, len(confidences)) == length
+    assert WhileConfident(least).cut(confidences, len(confidences)).scored == length
 
 
 def test_a_fixed_schedule_scores_all_that_was_drafted():
-    assert WHOLE_DRAFT.length((0.1, 0.1), 2) == 2
+    assert WHOLE_DRAFT.cut((0.1, 0.1), 2).scored == 2
 
 
 @pytest.mark.parametrize("least", [0.0, 0.3, 0.4, 0.45, 0.51, 1.0])
@@ -85,7 +85,12 @@ def test_options_that_make_no_schedule_are_refused(kind, p_min, sentence):
         ScheduleOptions(kind, p_min)
 
 
-def test_fixed_is_the_default():
+def test_only_auto_has_costs_that_a_clock_could_correct():
+    with pytest.raises(UsageError, match="--live-costs and --schedule fixed contradict"):
+        ScheduleOptions("fixed", live_costs=True)
+
+
+def test_in_the_library_fixed_is_the_default():
     assert make_schedule(FIXED) is WHOLE_DRAFT
     assert make_schedule(ScheduleOptions("confidence", 0.3)) == WhileConfident(0.3)
 
@@ -112,7 +117,7 @@ def test_the_threshold_alone_is_enough(speaking, dspark):
         folder / "d.gguf", _target(folder), knows=step_by_seven, confidence=lambda _: 0.3
     ).path
 
-    whole = dspark(*run_words(target, drafter)).document
+    whole = dspark(*run_words(target, drafter, "--schedule", "fixed")).document
     cut = dspark(*run_words(target, drafter, "--spec-draft-p-min", 0.5)).document
 
     assert cut["tokens"] == whole["tokens"]
@@ -197,10 +202,23 @@ def test_auto_leaves_the_text_as_it_is(knowing, dspark):
     assert checked.code == 0
 
 
+FORGED = b"""{"format": 2, "score": %b, "draft": [0, 1, 1, 1, 1], "inject": %b,
+ "temperatures": %b}"""
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[1]", b"\xff", b'{"format": 1, "score": [1], "draft": [0]}',
-                b'{"format": 1, "score": [1e999, 1, 1, 1, 1], "draft": [0, 1, 1, 1, 1]}']
-)  # fmt: skip
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b"\xff",
+        b'{"format": 2, "score": [1], "draft": [0]}',
+        FORGED % (b"[1e999, 1, 1, 1, 1]", b"[0, 0]", b"[]"),
+        FORGED % (b"[1, 1, 1, 1, 1]", b"[0]", b"[]"),
+        FORGED % (b"[1, 1, 1, 1, 1]", b"[0, 0]", b"[0]"),
+    ],
+)
 def test_a_damaged_table_is_measured_anew(knowing, dspark, content):
     """With a warning, and without harm."""
     target, drafter, cache = knowing
@@ -212,7 +230,67 @@ def test_a_damaged_table_is_measured_anew(knowing, dspark, content):
 
     assert done.code == 0
     assert "measuring anew" in done.err
-    assert json.loads(kept.read_text())["format"] == 1
+    assert json.loads(kept.read_text())["format"] == 2
+
+
+def test_auto_is_the_default_where_there_is_something_to_decide_by(knowing, dspark):
+    """A confidence head is; what was decided, and foretold, is in the statistics."""
+    target, drafter, _ = knowing
+
+    done = dspark(*run_words(target, drafter, "-n", 40))
+
+    assert "--schedule auto: measured this pair" in done.err
+    found = done.document
+    if found["num_spec_steps"]:
+        assert found["expected_acceptance_length"] > 1
+
+
+def test_a_drafter_that_says_nothing_of_itself_is_scored_whole(
+    speaking, dspark, tmp_path, monkeypatch
+):
+    """Until its pair is calibrated: then the costs decide, and outcomes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    target, folder = speaking
+    drafter = write_rigged_drafter(folder / "d.gguf", _target(folder), knows=step_by_seven).path
+
+    before = dspark(*run_words(target, drafter))
+    calibrated = dspark("calibrate", "-m", target, "-md", drafter, "-t", 1)
+    after = dspark(*run_words(target, drafter, "-n", 40))
+
+    assert before.err.count("measured") == 0
+    assert before.document["scored_length_histogram"]["4"] >= 2
+    assert before.document["expected_acceptance_length"] is None
+    assert calibrated.code == after.code == 0
+    assert "measured" not in after.err
+    assert after.document["tokens"][:12] == before.document["tokens"]
+
+
+def test_a_context_too_small_to_measure_in_is_no_obstacle(knowing, dspark):
+    """Nobody asked for auto, so nobody is refused; who asks for it is."""
+    target, drafter, cache = knowing
+
+    by_default = dspark(*run_words(target, drafter, "-c", 32))
+    asked = dspark(*auto_words(target, drafter, "-c", 32))
+
+    assert by_default.code == 0
+    assert "too small to measure in" in by_default.err
+    assert by_default.document["scored_length_histogram"]["4"] >= 2
+    assert asked.code == 2
+    assert (
+        "-c 32 is too small to measure in, wanted at least" in asked.document["error"]["message"]
+    )
+    assert not list(cache.rglob("*.json"))
+
+
+def test_costs_can_follow_the_clock(knowing, dspark):
+    """--live-costs means auto; the text stays the target's own."""
+    target, drafter, _ = knowing
+
+    live = dspark(*run_words(target, drafter, "--live-costs", "-n", 60))
+    table = dspark(*auto_words(target, drafter, "-n", 60))
+
+    assert live.code == 0
+    assert live.document["tokens"] == table.document["tokens"]
 
 
 def test_a_calibration_can_be_left_out(knowing, dspark):

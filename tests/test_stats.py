@@ -108,12 +108,14 @@ def test_the_counts_of_a_run():
         "n_predict": 5 + 2 + 1 + 2,
         "num_spec_steps": 3,
         "num_plain_steps": 1,
+        "num_shadow_steps": 0,
         "num_proposed_draft_tokens": 4 + 4 + 4,
         "num_draft_tokens": 4 + 3 + 4,
         "num_accepted_draft_tokens": 4 + 1 + 2,
         "num_rejected_draft_tokens": 2,
         "num_ignored_draft_tokens": 2,
         "mean_acceptance_length": 1 + 7 / 3,
+        "expected_acceptance_length": None,
         "draft_acceptance_rate": 7 / 11,
         "acceptance_histogram": {"1": 1, "2": 1, "4": 1},
         "scored_length_histogram": {"0": 1, "3": 1, "4": 2},
@@ -143,8 +145,9 @@ def test_the_timings_of_a_run():
         "other_seconds": 2.0,
         "other_share": 2 / 13,
         "single_token_seconds": 1.0,
-        "plain_seconds_estimate": 10.0,
-        "saved_seconds": -3.0,
+        # A plain round has 2 s / 4 of Python too.
+        "plain_seconds_estimate": (1.0 + 0.5) * 10,
+        "saved_seconds": 15.0 - 13.0,
     }
     assert timings == expected
     assert list(timings) == list(expected)
@@ -207,6 +210,7 @@ def test_without_a_round_every_rate_is_null():
     rates = {name for name, value in document.items() if value is None}
     assert rates == {
         "mean_acceptance_length",
+        "expected_acceptance_length",
         "draft_acceptance_rate",
         "mean_confidence",
         "prefill_tokens_per_second",
@@ -293,10 +297,25 @@ def test_plain_rounds_do_not_make_a_drafter_foreign():
 )
 def test_saved_seconds_say_whether_drafting_paid(seconds, saved):
     """Five tokens would have taken a second each."""
-    statistics = added(Round((1, 2, 3, 4, 5), 0, 4, 4, 4, 0, seconds=seconds))
+    statistics = added(
+        Round((1, 2, 3, 4, 5), 0, 4, 4, 4, 0, score_seconds=seconds, seconds=seconds)
+    )
     statistics.plain_score_seconds.append(1.0)
 
     assert statistics.saved_seconds == saved
+
+
+def test_what_drafts_promised_stands_beside_what_came():
+    """Of two scored drafts 1.5 and 0.5 tokens were expected; a shadow promises nothing."""
+    statistics = added(
+        Round((1, 2, 3), 0, 2, 2, 2, 0, expected=1.5),
+        Round((4,), 3, 2, 1, 0, 0, expected=0.5),
+        Round((5,), 4, 1, 0, 0, 0),
+    )
+
+    assert statistics.expected_acceptance_length == 1 + 2 / 2
+    assert statistics.mean_acceptance_length == 1 + 2 / 2
+    assert (statistics.num_spec_steps, statistics.num_shadow_steps) == (2, 1)
 
 
 def test_no_seconds_are_saved_without_a_draft_or_a_measurement():

@@ -195,7 +195,10 @@ def test_every_out_type_is_a_drafter_that_fits(words, tmp_path, dspark, out_type
     )  # fmt: skip
 
     assert dspark("inspect", "-m", target.path, "-md", out).code == 0
-    drafted = dspark("run", "-m", target.path, "-md", out, "-p", "hello", "-n", 20, "--json")
+    drafted = dspark(
+        "run", "-m", target.path, "-md", out, "-p", "hello", "-n", 20, "--json",
+        "--schedule", "fixed",
+    )  # fmt: skip
     plain = dspark("run", "-m", target.path, "--no-draft", "-p", "hello", "-n", 20, "--json")
     assert drafted.document["tokens"] == plain.document["tokens"]
     assert drafted.document["num_spec_steps"] > 0

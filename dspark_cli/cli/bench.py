@@ -1,6 +1,9 @@
 """``dspark bench``: plain and speculative decoding of the same prompts, in turn."""
 
+import os
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +20,11 @@ from dspark_cli.render.jsonl import JsonWriter
 from dspark_cli.render.messages import note, show_answer, warn
 from dspark_cli.render.streams import answer_stream
 from dspark_cli.render.training import training_progress
-from dspark_cli.schedule import ScheduleKind, ScheduleOptions
+from dspark_cli.schedule import FIXED, ScheduleKind, ScheduleOptions
 from dspark_cli.stats import JsonObject
 
 if TYPE_CHECKING:
-    from dspark_cli.bench import BenchPrompt
+    from dspark_cli.bench import Arm, Bench, BenchPrompt
     from dspark_cli.pair import Pair
 
 PER_CATEGORY = 4  # built-in prompts
@@ -60,6 +63,24 @@ def bench(
     cache_type_k_draft: params.CacheTypeKDraft = "f16",
     cache_type_v_draft: params.CacheTypeVDraft = "f16",
     no_calibration: params.NoCalibration = False,
+    oracle: Annotated[
+        bool,
+        params.option(
+            "--oracle",
+            help="Also a drafter that takes as long and is always right: what training could win.",
+            panel=params.SPECULATION,
+        ),
+    ] = False,
+    peer: Annotated[
+        Path | None,
+        params.option(
+            "--peer",
+            help="Also llama.cpp's own llama-speculative-simple, this binary of it, on the same "
+            "files, prompts and threads.",
+            panel=params.SPECULATION,
+            metavar="PATH",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None,
         params.option("--plot", help="Draw it, as PNG.", panel=params.OUTPUT, metavar="FILE"),
@@ -84,8 +105,9 @@ def bench(
     texts = built_in(limit) if prompts is None else [*read_jsonl(prompts)][:limit]
     if plot is not None and not plot.absolute().parent.is_dir():
         raise UsageError(f"--plot {plot}: wanted a file in a folder that exists")
+    if peer is not None and not (peer.is_file() and os.access(peer, os.X_OK)):
+        raise UsageError(f"--peer {peer}: wanted a program that can be run")
     require_llama()
-    from dspark_cli.bench import PLAIN, Arm, fitting, run_bench
     from dspark_cli.native.interrupt import ctrl_c_sets_flag
     from dspark_cli.pair import open_pair
 
@@ -94,18 +116,10 @@ def bench(
         pair = owned.enter_context(open_pair(PairOptions(target, drafter, memory=memory)))
         # A context of its own, without taps: plain decoding pays for nothing that it does not use.
         alone = owned.enter_context(open_pair(PairOptions(target, None, memory=memory)))
-        arms = [Arm(PLAIN, alone, ScheduleOptions())]
-        for kind in kinds:
-            schedule = prepared(pair, ScheduleOptions(kind), kept=not no_calibration)
-            arms.append(Arm(kind, pair, schedule))
-        questions, dropped = fitting(tokenized(pair, texts), pair.room, n_predict)
-        if dropped:
-            warn(f"{dropped} prompts leave no room for {n_predict} tokens and are left out")
+        comparison = Comparison(pair, alone, kinds, trials, n_predict, oracle=oracle, peer=peer)
+        auto = prepared(pair, ScheduleOptions("auto"), kept=not no_calibration)
         try:
-            with training_progress("measuring", "") as progress:
-                found = run_bench(
-                    arms, questions, tokens=n_predict, trials=trials, progress=progress
-                )
+            found = comparison.run(texts, auto)
         except InterruptedRunError:
             note("interrupted; there is nothing to compare")
             return INTERRUPTED_EXIT_CODE
@@ -117,6 +131,59 @@ def bench(
     else:
         show_answer(bench_table(document))
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Which sides are compared, and how thoroughly."""
+
+    pair: "Pair"
+    alone: "Pair"  # the target without a drafter
+    kinds: Sequence[ScheduleKind]
+    trials: int
+    tokens: int
+    oracle: bool
+    peer: Path | None
+
+    def run(self, texts: list[Prompt], auto: ScheduleOptions) -> "Bench":
+        """Measure; raises InterruptedRunError after Ctrl-C."""
+        from dspark_cli.bench import find_bounds, fitting, run_bench
+
+        prompts, dropped = fitting(tokenized(self.pair, texts), self.pair.room, self.tokens)
+        if dropped:
+            warn(f"{dropped} prompts leave no room for {self.tokens} tokens and are left out")
+        with training_progress("measuring", "") as progress:
+            found = run_bench(
+                self._arms(auto),
+                prompts,
+                tokens=self.tokens,
+                trials=self.trials,
+                progress=progress,
+            )
+        if auto.costs is not None:
+            with training_progress("looking back", "") as progress:
+                found.bounds = find_bounds(
+                    self.pair, auto.costs, prompts, tokens=self.tokens, progress=progress
+                )
+        return found
+
+    def _arms(self, auto: ScheduleOptions) -> "list[Arm]":
+        from dspark_cli.bench import PLAIN, OracleArm, PeerArm, ScheduleArm
+        from dspark_cli.peer import Peer
+
+        drafter = self.pair.drafter
+        if drafter is None:
+            raise UsageError("there is no drafter to be compared with plain decoding")
+        schedules = {"fixed": FIXED, "auto": auto}
+        arms: list[Arm] = [
+            ScheduleArm(PLAIN, self.alone, FIXED),
+            *(ScheduleArm(kind, self.pair, schedules[kind]) for kind in self.kinds),
+        ]
+        if self.oracle:
+            arms.append(OracleArm(self.pair, drafter, auto))
+        if self.peer is not None:
+            arms.append(PeerArm(Peer(self.peer, self.pair.plan, self.pair.vocabulary)))
+        return arms
 
 
 def parse_schedules(text: str) -> list[ScheduleKind]:

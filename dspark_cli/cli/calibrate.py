@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from dspark_cli.pair import Pair
     from dspark_cli.schedule import Costs
 
-PROMPTS = 40  # of the built-in ones, unless told otherwise
-REPEATS = 25  # of every timed length
+PROMPTS = 60  # of the built-in ones, unless told otherwise
 
 
 def calibrate(
@@ -87,9 +86,7 @@ def calibrate(
         positions: list[PositionCalibration] = []
         try:
             with training_progress("measuring costs", "") as progress:
-                costs = measure_costs(
-                    pair, repeats=REPEATS, progress=lambda done, all_: progress(done, all_, "")
-                )
+                costs = measure_costs(pair, progress=lambda done, all_: progress(done, all_, ""))
             if shape.has_confidence:
                 questions = tokenized(pair, texts, limit or PROMPTS)
                 with training_progress("measuring confidences", "") as progress:
@@ -159,6 +156,7 @@ def as_json(costs: "Costs", positions: "list[PositionCalibration]") -> JsonObjec
     return {
         "score_seconds": [*costs.score],
         "draft_seconds": [*costs.draft],
+        "inject_seconds": [*costs.inject],
         "temperatures": [item.temperature for item in positions],
         "labels": [item.labels for item in positions],
         "calibration_error_before": [item.error_before for item in positions],

@@ -27,7 +27,7 @@ from dspark_cli.render.messages import warn
 from dspark_cli.render.report import foreign_sentence
 from dspark_cli.render.streams import answer_stream
 from dspark_cli.render.verdicts import Judged, VerdictJson, Verdicts, VerdictText
-from dspark_cli.schedule import ScheduleOptions
+from dspark_cli.schedule import FIXED, ScheduleOptions
 
 if TYPE_CHECKING:
     from dspark_cli.pair import Pair
@@ -69,7 +69,7 @@ def check(
     min_p: params.MinP = 0.05,
     seed: params.Seed = None,
     spec_draft_n_max: params.DraftMax = None,
-    schedule: params.ScheduleName = None,
+    schedule: params.CheckedSchedule = None,
     spec_draft_p_min: params.DraftPMin = None,
     no_calibration: params.NoCalibration = False,
     tolerance: params.Tolerance = None,
@@ -129,7 +129,7 @@ def check(
             temperature=temp, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed
         ),
         tolerance=tolerance,
-        schedule=schedule_options(schedule, spec_draft_p_min),
+        schedule=schedule_options(schedule, spec_draft_p_min) or FIXED,
         calibrated=not no_calibration,
         strict=strict,
         verbose=verbose,

@@ -41,11 +41,18 @@ def pair_paths(
     return target, find_drafter(drafter)
 
 
-def schedule_options(name: ScheduleChoice | None, p_min: float | None) -> ScheduleOptions:
-    """The schedule: a threshold alone means that it is used, as in llama.cpp."""
-    if name is None:
-        return ScheduleOptions("fixed" if p_min is None else "confidence", p_min)
-    return ScheduleOptions(name.value, p_min)
+def schedule_options(
+    name: ScheduleChoice | None, p_min: float | None, *, live_costs: bool = False
+) -> ScheduleOptions | None:
+    """The schedule that was asked for, None where that is left to the pair.
+
+    A threshold alone means that it is used, as in llama.cpp; live costs alone mean ``auto``.
+    """
+    if name is not None:
+        return ScheduleOptions(name.value, p_min, live_costs=live_costs)
+    if p_min is not None:
+        return ScheduleOptions("confidence", p_min, live_costs=live_costs)
+    return ScheduleOptions("auto", live_costs=True) if live_costs else None
 
 
 def inspected_paths(

@@ -80,13 +80,24 @@ DraftMax = Annotated[
         metavar="N",
     ),
 ]
+SCHEDULE_HELP = (
+    "What a round drafts and scores: whole blocks; up to the first token that the drafter trusts "
+    "less than --spec-draft-p-min; or what pays on this machine.  [dim]default: "
+)
 ScheduleName = Annotated[
     ScheduleChoice | None,
     option(
         "--schedule",
-        help="What a round drafts and scores: whole blocks; up to the first token that the "
-        "drafter trusts less than --spec-draft-p-min; or what pays on this machine.  "
-        "[dim]default: fixed[/dim]",
+        help=SCHEDULE_HELP + "auto where the drafter has a confidence head or the pair is "
+        "calibrated, else fixed[/dim]",
+        panel=SPECULATION,
+    ),
+]
+CheckedSchedule = Annotated[
+    ScheduleChoice | None,
+    option(
+        "--schedule",
+        help=SCHEDULE_HELP + "fixed, which drafts most[/dim]",
         panel=SPECULATION,
     ),
 ]
@@ -105,6 +116,15 @@ NoCalibration = Annotated[
     option(
         "--no-calibration",
         help="Measure for --schedule auto anew, and keep nothing.",
+        panel=SPECULATION,
+    ),
+]
+LiveCosts = Annotated[
+    bool,
+    option(
+        "--live-costs",
+        help="Let the clock correct what --schedule auto decides by: it follows a machine that "
+        "changes, and two runs may draft differently.",
         panel=SPECULATION,
     ),
 ]

@@ -30,6 +30,7 @@ from dspark_cli.render.report import (
     verdict_sentence,
 )
 from dspark_cli.render.streams import write_aside
+from dspark_cli.schedule import ScheduleOptions
 from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def run(
     spec_draft_n_max: params.DraftMax = None,
     schedule: params.ScheduleName = None,
     spec_draft_p_min: params.DraftPMin = None,
+    live_costs: params.LiveCosts = False,
     no_calibration: params.NoCalibration = False,
     stats: params.Stats = None,
     json_document: params.Json = False,
@@ -119,7 +121,6 @@ def run(
             ignore_eos=ignore_eos,
         ),
         stops=tuple(stop or ()),
-        schedule=schedule_options(schedule, spec_draft_p_min),
     )
     source = PromptSource(
         text=prompt,
@@ -149,6 +150,7 @@ def run(
         source,
         outlet,
         stats,
+        schedule=schedule_options(schedule, spec_draft_p_min, live_costs=live_costs),
         calibrated=not no_calibration,
         verbose=verbose,
     ).run()
@@ -179,6 +181,7 @@ class Session:
     source: PromptSource
     outlet: Outlet
     stats: params.StatsFormat
+    schedule: ScheduleOptions | None  # None: what suits the pair
     calibrated: bool  # whether costs are kept from run to run
     verbose: bool
 
@@ -189,7 +192,7 @@ class Session:
         from dspark_cli.plan import check_schedule
 
         plan = plan_pair(self.pair_options)
-        check_schedule(plan, self.options.schedule)
+        check_schedule(plan, self.schedule)
         prompts = self.source.read(plan.target.vocabulary)
         for warning in plan.warnings:
             warn(warning)
@@ -220,7 +223,7 @@ class Session:
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
             if self.verbose:
                 note(f"sizes {json.dumps(sizes_as_json(pair))}")
-            schedule = prepared(pair, self.options.schedule, kept=self.calibrated)
+            schedule = prepared(pair, self.schedule, kept=self.calibrated)
             session = replace(self, options=replace(self.options, schedule=schedule))
             for prompt in prompts:
                 session._answer(pair, prompt, progress, tally)  # noqa: SLF001  its own kind

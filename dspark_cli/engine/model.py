@@ -35,6 +35,12 @@ def repacking_is_safe(system_info: str) -> bool:
     return "AMX_INT8 = 1" not in system_info
 
 
+@cache
+def repacking_is_allowed() -> bool:
+    """The same for the CPU of this machine."""
+    return repacking_is_safe(bindings.llama_print_system_info().decode())
+
+
 def gpu_offload_supported() -> bool:
     return bool(bindings.llama_supports_gpu_offload())
 
@@ -55,7 +61,7 @@ def open_model(
     log.install()
     start_llama()
     params = bindings.llama_model_default_params()
-    params.use_extra_bufts = repacking_is_safe(bindings.llama_print_system_info().decode())
+    params.use_extra_bufts = repacking_is_allowed()
     if gpu_layers is not None:
         params.n_gpu_layers = gpu_layers
 

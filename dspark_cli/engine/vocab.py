@@ -1,5 +1,7 @@
 """A model's vocabulary: text to tokens and back, and which tokens end a text."""
 
+from collections.abc import Iterable
+
 import llama_cpp.llama_cpp as bindings
 
 from dspark_cli.engine.model import Model
@@ -50,6 +52,11 @@ class Vocabulary:
         if token == NO_TOKEN:
             return ""
         return native.token_to_piece(self._handle, token, special=True).decode(errors="replace")
+
+    def spell(self, tokens: Iterable[int]) -> str:
+        """The text of ``tokens``, control tokens included."""
+        pieces = (native.token_to_piece(self._handle, token, special=True) for token in tokens)
+        return b"".join(pieces).decode(errors="replace")
 
     def is_eog(self, token: int) -> bool:
         return bool(bindings.llama_vocab_is_eog(self._handle, token))

@@ -3,14 +3,17 @@
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from dspark_cli.stats import JsonObject, JsonValue
+
+PEER = "peer"  # the arm that is another program
 
 
 def bench_table(document: JsonObject) -> RenderableType:
     """Speeds and ratios by schedule and category; ``document`` is that of ``bench --json``."""
     arms = _object(document["arms"])
-    return Group(_speeds(arms), _categories(arms))
+    return Group(_speeds(arms), _categories(arms), Text(_bounds(document)))
 
 
 def _speeds(arms: JsonObject) -> Table:
@@ -18,15 +21,15 @@ def _speeds(arms: JsonObject) -> Table:
     for column in (
         "",
         "tokens/s",
-        "to plain",
-        "spread",
+        "x plain",
+        *(("x peer",) if PEER in arms else ()),
         "tau",
         "accept",
         "draft",
         "score",
         "other",
     ):
-        table.add_column(column, justify="left" if not column else "right")
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
     for name, value in arms.items():
         arm = _object(value)
         timings = _object(arm["timings"])
@@ -39,7 +42,7 @@ def _speeds(arms: JsonObject) -> Table:
             name,
             _number(arm["tokens_per_second"], 1),
             _number(arm["ratio_to_plain"], 2),
-            _spread(arm["ratio_spread"]),
+            *((_number(arm["ratio_to_peer"], 2),) if PEER in arms else ()),
             _number(arm["mean_acceptance_length"], 2),
             _percent(arm["draft_acceptance_rate"]),
             *shares,
@@ -49,13 +52,30 @@ def _speeds(arms: JsonObject) -> Table:
 
 def _categories(arms: JsonObject) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("times plain decoding")
-    rows = {name: _object(_object(value)["by_category"]) for name, value in arms.items()}
-    for category in next(iter(rows.values()), {}):
+    table.add_column("x plain")
+    rows = {name: _object(value) for name, value in arms.items()}
+    for category in _object(next(iter(rows.values()))["by_category"]):
         table.add_column(category, justify="right")
-    for name, ratios in rows.items():
-        table.add_row(name, *(_number(value, 2) for value in ratios.values()))
+    table.add_column("prompts", justify="right")
+    for name, arm in rows.items():
+        ratios = _object(arm["by_category"])
+        table.add_row(
+            name,
+            *(_number(value, 2) for value in ratios.values()),
+            _spread(arm["ratio_spread"]),
+        )
     return table
+
+
+def _bounds(document: JsonObject) -> str:
+    """What no schedule exceeds, in words; empty where no costs are known."""
+    hindsight, perfect = (document[f"{name}_ratio_to_plain"] for name in ("hindsight", "perfect"))
+    if hindsight is None or perfect is None:
+        return ""
+    return (
+        f"By the measured costs, {_number(hindsight, 2)} is the most that hindsight could make of "
+        f"this drafter, and {_number(perfect, 2)} what a drafter that is always right would reach."
+    )
 
 
 def _object(value: JsonValue) -> JsonObject:

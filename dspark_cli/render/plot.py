@@ -10,6 +10,7 @@ from dspark_cli.errors import DsparkError
 from dspark_cli.stats import JsonObject, JsonValue
 
 DOTS_PER_INCH = 110
+ROOM_FOR_LEGEND = 1.15  # times the highest bar
 
 
 def draw(document: JsonObject, path: Path) -> None:
@@ -30,7 +31,7 @@ def draw(document: JsonObject, path: Path) -> None:
         speed.bar_label(bars, fmt="%.2f", fontsize=8)
         speed.set_xticks(range(len(ratios)), list(ratios))
         rates = arm["conditional_acceptance_rate_per_pos"]
-        if isinstance(rates, list):
+        if isinstance(rates, list) and rates:
             acceptance.plot(
                 range(1, len(rates) + 1),
                 [100 * _number(rate) for rate in rates],
@@ -39,6 +40,7 @@ def draw(document: JsonObject, path: Path) -> None:
             )
     speed.axhline(1, color="grey", linewidth=0.8, linestyle="--")
     speed.set(title="speed, plain decoding = 1", ylabel="times")
+    speed.set_ylim(top=speed.get_ylim()[1] * ROOM_FOR_LEGEND)
     acceptance.set(
         title="accepted, if all before were", xlabel="draft position", ylabel="%", ylim=(0, 105)
     )
@@ -54,7 +56,7 @@ def draw(document: JsonObject, path: Path) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in (speed, acceptance, costs):
         if axes.get_legend_handles_labels()[0]:
-            axes.legend()
+            axes.legend(ncols=4 if axes is speed else 1)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=DOTS_PER_INCH)
     try:

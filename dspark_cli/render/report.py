@@ -7,6 +7,8 @@ from rich.text import Text
 
 from dspark_cli.stats import Statistics, ratio
 
+NO_DIFFERENCE = 0.02  # of the time, which two runs of the same differ by
+
 
 def statistics_table(statistics: Statistics, *, drafting: bool) -> RenderableType:
     """What a run did; without a drafter only what plain decoding has."""
@@ -25,7 +27,9 @@ def verdict_sentence(statistics: Statistics) -> str | None:
     against = f"about {plain:.2f} s one at a time"
     speed = ratio(plain, statistics.decode_seconds)
     factor = f", {speed:.2f} times the speed of plain decoding" if speed else ""
-    if saved >= 0:
+    if abs(saved) <= NO_DIFFERENCE * plain:
+        return f"Drafting made no difference: {took}, {against}{factor}."
+    if saved > 0:
         return f"Drafting saved {saved:.2f} s: {took}, {against}{factor}."
     return f"Drafting cost {-saved:.2f} s: {took}, {against}{factor}; try --no-draft."
 
@@ -54,7 +58,7 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
             str(statistics.n_predict),
             f"tokens, end: {statistics.finish_reason or 'failed'}",
         ),
-        ("rounds", str(statistics.rounds), f"{statistics.num_plain_steps} without a draft"),
+        ("rounds", str(statistics.rounds), _rounds(statistics)),
     ]
     if drafting:
         ignored = statistics.num_ignored_draft_tokens
@@ -66,7 +70,7 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
             ),
             ("n_accept", str(statistics.num_accepted_draft_tokens), "kept"),
             ("accept", percent(statistics.draft_acceptance_rate), "n_accept / n_drafted"),
-            ("tau", number(statistics.mean_acceptance_length), "1 + accepted per drafted round"),
+            ("tau", number(statistics.mean_acceptance_length), _tau(statistics)),
         ]
         if statistics.mean_confidence is not None:
             rows.append(("confidence", number(statistics.mean_confidence), "mean"))
@@ -80,6 +84,23 @@ def _summary(statistics: Statistics, *, drafting: bool) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _rounds(statistics: Statistics) -> str:
+    parts = [f"{statistics.num_plain_steps} without a scored draft"]
+    if statistics.num_shadow_steps:
+        parts.append(f"{statistics.num_shadow_steps} of them drafted to look on")
+    if len(statistics.scored_lengths) > 1:
+        lengths = sorted(statistics.scored_lengths.items())
+        parts.append("scored " + ", ".join(f"{length}: {count}" for length, count in lengths))
+    return "; ".join(parts)
+
+
+def _tau(statistics: Statistics) -> str:
+    meaning = "1 + accepted per scored draft"
+    if statistics.expected_acceptance_length is None:
+        return meaning
+    return f"{meaning}; {number(statistics.expected_acceptance_length)} expected"
 
 
 def _time_split(statistics: Statistics, *, drafting: bool) -> str:
