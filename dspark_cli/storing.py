@@ -5,6 +5,7 @@ that a drafter of ours can be stored in.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -115,6 +116,8 @@ def write_gguf(
             if file.tell() - began != tensor.size:
                 raise ValueError(f"{tensor.name}: wrote {file.tell() - began} of {tensor.size}")
             _align(file)
+        file.flush()
+        os.fsync(file.fileno())
     finally:
         with suppress(OSError):  # closing writes what is buffered, to the same full disk
             writer.close()
