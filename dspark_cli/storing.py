@@ -47,7 +47,7 @@ class Key:
     """One key of a GGUF."""
 
     name: str
-    value: Value | Sequence[int] | Sequence[bool]
+    value: Value
     kind: str  # as metadata names types: "u32"; an array's elements in brackets
 
 

@@ -57,6 +57,26 @@ def check_pair(
     return shape
 
 
+def check_written(drafter: Metadata, target: TargetShape) -> DrafterShape:
+    """The same for a drafter that was made for a target which may not run here.
+
+    What this program cannot do with a target yet, such as rewinding a recurrent memory, is no
+    fault of the drafter's.
+    """
+    check_target(target)
+    shape = read_drafter(drafter)
+    unable = {*_architecture_problems(target)}
+    found = disagreements(drafter, shape, target, None)
+    if problems := [problem for problem in found if problem not in unable]:
+        raise ContractError(problems, hint=_hint(shape))
+    return shape
+
+
+def limitations(target: TargetShape) -> tuple[str, ...]:
+    """Why no drafter can serve this target here, whatever the drafter."""
+    return tuple(_architecture_problems(target))
+
+
 def disagreements(
     drafter: Metadata, shape: DrafterShape, target: TargetShape, draft_max: int | None
 ) -> Iterator[str]:
