@@ -26,7 +26,7 @@ from dspark_cli.storing import (
     stored_type,
     tokenizer_keys,
 )
-from dspark_cli.tensors import unpack
+from dspark_cli.tensors import PackedRows, unpack
 
 OutType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "keep"]
 
@@ -40,6 +40,9 @@ FINE = {
     GGMLQuantizationType.Q8_0,
 }
 PLAIN = {kind.value for kind in FINE} - {GGMLQuantizationType.Q8_0.value}
+COMPARED_ROWS = 64
+SAME = 0.3  # rms apart as a share of the rms: 2-bit codes stay below, other tables reach 1.4
+TINY = 1e-30
 EMBEDDINGS, HEAD = "token_embd.weight", "output.weight"
 
 
@@ -94,7 +97,7 @@ def plan_conversion(
     which the drafter does not belong to the target.
     """
     if share_target:
-        recipe = _shared(recipe)
+        recipe = _shared(recipe, target)
     kinds = {name: _kind(name, weight, out_type) for name, weight in recipe.weights.items()}
     tensors = [
         StoredTensor(name, _shape(weight), kinds[name], Pieces(name, weight, kinds[name]))
@@ -127,7 +130,12 @@ def planned_metadata(plan: Plan) -> Planned:
     )
 
 
-def _shared(recipe: Recipe) -> Recipe:
+def borrowed(target: Metadata, name: str) -> PackedRows:
+    """The target's own table; its head may be tied to its embeddings."""
+    return PackedRows.of(target, name if name in target.tensors else EMBEDDINGS)
+
+
+def _shared(recipe: Recipe, target: Metadata) -> Recipe:
     """The recipe without embeddings, and without a head where it is a whole one."""
     if recipe.folded:
         raise UsageError(
@@ -142,8 +150,30 @@ def _shared(recipe: Recipe) -> Recipe:
             hint="leave --share-target out; --out-type q8_0 makes the file small",
         )
     dropped = {EMBEDDINGS} if recipe.draft_tokens is not None else {EMBEDDINGS, HEAD}
+    for name in sorted(dropped & recipe.weights.keys()):
+        _check_same(recipe, target, name)
     kept = {name: weight for name, weight in recipe.weights.items() if name not in dropped}
     return replace(recipe, weights=kept)
+
+
+def _check_same(recipe: Recipe, target: Metadata, name: str) -> None:
+    """Hold some rows of a drafter's table against the target's, which may be quantised."""
+    ours, theirs = recipe.weights[name], borrowed(target, name)
+    if ours.shape != theirs.shape:
+        raise DsparkError(
+            f"--share-target: {name} has shape {ours.shape}, the target's {theirs.shape}",
+            hint="leave --share-target out",
+        )
+    rows = np.linspace(0, ours.shape[0] - 1, COMPARED_ROWS).astype(int).tolist()
+    mine = np.concatenate([ours.rows(row, row + 1) for row in rows])
+    apart = mine - np.concatenate([theirs.rows(row, row + 1) for row in rows])
+    share = float(np.sqrt(np.mean(apart**2) / max(float(np.mean(mine**2)), TINY)))
+    if not share <= SAME:
+        raise DsparkError(
+            f"--share-target: {name} of {recipe.path.name} is not the target's, "
+            f"{COMPARED_ROWS} rows are {share:.0%} apart",
+            hint="leave --share-target out",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,18 @@ import numpy as np
 from gguf import GGMLQuantizationType
 
 from dspark_cli.contract import DrafterShape, check_written, read_target
-from dspark_cli.convert.plan import EMBEDDINGS, HEAD, Plan
+from dspark_cli.convert.plan import EMBEDDINGS, HEAD, Plan, borrowed
 from dspark_cli.convert.reference import Case, Network, Proposal, propose
 from dspark_cli.convert.weights import Weight
 from dspark_cli.engine.context import Context, ContextSettings, open_context
 from dspark_cli.engine.drafter import Drafter
 from dspark_cli.engine.model import Progress, open_model
 from dspark_cli.errors import DsparkError
-from dspark_cli.metadata import Metadata, read_metadata
+from dspark_cli.metadata import read_metadata
 from dspark_cli.options import usable_cores
 from dspark_cli.sizes import MIN_DRAFTER_UBATCH, ContextSizes
 from dspark_cli.storing import pack, stored_type
-from dspark_cli.tensors import PackedRows, unpack
+from dspark_cli.tensors import unpack
 
 CONTEXTS = (1, 5, 12, 33)  # positions before each block
 SEED = 20260727
@@ -103,11 +103,6 @@ def as_stored(plan: Plan) -> Network:
         if name in plan.borrows:
             tensors[role] = borrowed(plan.target, name)
     return replace(network, tensors=tensors)
-
-
-def borrowed(target: Metadata, name: str) -> PackedRows:
-    """The target's own table; its head may be tied to its embeddings."""
-    return PackedRows.of(target, name if name in target.tensors else EMBEDDINGS)
 
 
 @dataclass(frozen=True, slots=True)
