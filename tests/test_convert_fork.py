@@ -342,7 +342,7 @@ REFUSALS = {
     "conditioning of another width": (
         {},
         Mutation(tensors={"dspark.log_snr_fc1.weight": np.ones((64, 64), np.float32)}),
-        "log_snr_fc1|(64, 128)",
+        "fc1.weight|(64, 128)",
     ),
     "no mask token": ({}, Mutation(drop={"dspark.dspark.mask_token_id"}), "mask_token_id"),
     "no block size": ({}, Mutation(drop={"dspark.dspark.block_size"}), "block_size"),

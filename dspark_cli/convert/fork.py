@@ -8,14 +8,12 @@ conditioning, which is folded (``logsnr``).
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from dspark_cli.contract.shapes import MAX_LAYERS
 from dspark_cli.convert import logsnr
 from dspark_cli.convert.layout import weights_of
 from dspark_cli.convert.recipe import LAYER_TENSORS, Recipe, heads
 from dspark_cli.convert.semantics import fork_network
-from dspark_cli.convert.weights import RowsOf, Shifted, Weight
+from dspark_cli.convert.weights import RowsOf, Weight
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import Metadata
 from dspark_cli.storing import Key
@@ -35,6 +33,7 @@ HEADS = {
     "dspark.confidence_head.weight": "conf_proj.weight",
     "dspark.confidence_head.bias": "conf_proj.bias",
 }
+CONDITIONING = tuple(f"dspark.log_snr_{role}" for role in logsnr.ROLES)
 BORROWED = ("token_embd.weight", "output.weight")
 
 # Hyper-parameters of the fork that mainline has no use for: it reads the tensors.
@@ -74,11 +73,13 @@ def read_fork(metadata: Metadata) -> Recipe:
     mapped |= made
     folded = _is_conditioned(metadata)
     if folded:
-        mapped |= _fold(metadata, weights, shape)
-        notes.append(
-            "log-SNR conditioning, constant at inference, is folded into the embeddings: "
-            f"row {shape.mask} gets the masks' vector, every other row the anchor's"
-        )
+        table = weights.get("token_embd.weight")
+        conditioning = [weights[name] for name in CONDITIONING]
+        mapped["token_embd.weight"] = logsnr.fold(metadata.path, table, conditioning, shape.mask)
+        # llama.cpp ties the head to embeddings that stand alone, and these are folded.
+        if table is not None:
+            mapped.setdefault("output.weight", table)
+        notes.append(logsnr.folded_note(shape.mask))
         if "output.weight" not in weights:
             notes.append("its head was tied to the embeddings; it is written unfolded")
     elif not {*BORROWED} & mapped.keys():
@@ -148,7 +149,7 @@ def _check_keys(metadata: Metadata) -> None:
 
 def _check_tensors(metadata: Metadata, layers: int) -> None:
     """Refuse what is missing or unknown, with the reason where there is one."""
-    known = {*RENAMED, *HEADS, *logsnr.NAMES}
+    known = {*RENAMED, *HEADS, *CONDITIONING}
     required = {*RENAMED} - {*BORROWED}
     for number in range(layers):
         block = {f"blk.{number}.{name}.weight" for name in LAYER_TENSORS}
@@ -225,9 +226,9 @@ def _is_conditioned(metadata: Metadata) -> bool:
     """Whether log-SNR conditioning is part of the drafter; raises where keys and tensors part."""
     key = own_key(metadata, "log_snr_conditioning")
     said = bool(metadata.flag(key)) if key else False
-    present = [name for name in logsnr.NAMES if name in metadata.tensors]
-    if said and len(present) < len(logsnr.NAMES):
-        missing = ", ".join(sorted({*logsnr.NAMES} - {*present}))
+    present = [name for name in CONDITIONING if name in metadata.tensors]
+    if said and len(present) < len(CONDITIONING):
+        missing = ", ".join(sorted({*CONDITIONING} - {*present}))
         raise DsparkError(
             f"{metadata.path}: is conditioned on log-SNR but lacks {missing}", hint=UNREADABLE
         )
@@ -238,42 +239,9 @@ def _is_conditioned(metadata: Metadata) -> bool:
             hint=UNREADABLE,
         )
     if said:
-        _check_bounds(metadata)
+        bounds = (own_key(metadata, name) for name in ("min_log_snr", "max_log_snr"))
+        logsnr.check_bounds(metadata.path, *(metadata.number(key or "") for key in bounds))
     return said
-
-
-def _check_bounds(metadata: Metadata) -> None:
-    low, high = (
-        metadata.number(key) if (key := own_key(metadata, name)) else None
-        for name in ("min_log_snr", "max_log_snr")
-    )
-    if low is None or high is None or not np.isfinite([low, high]).all() or high <= low:
-        raise DsparkError(
-            f"{metadata.path}: log-SNR conditioning wants finite bounds, min_log_snr below "
-            f"max_log_snr, got {low} and {high}"
-        )
-
-
-def _fold(metadata: Metadata, weights: Mapping[str, Weight], shape: _Shape) -> dict[str, Weight]:
-    """Embeddings with the conditioning in them, and the head apart from them."""
-    table = weights.get("token_embd.weight")
-    if table is None:
-        raise DsparkError(
-            f"{metadata.path}: is conditioned on log-SNR and has no embeddings of its own; "
-            "the conditioning can be folded into nothing else",
-            hint="ask its publisher for the file with token_embd.weight",
-        )
-    if len(table.shape) != 2 or table.shape[1] != shape.width:  # noqa: PLR2004
-        raise DsparkError(
-            f"{metadata.path}: token_embd.weight has shape {table.shape}, "
-            f"wanted rows of {shape.width}"
-        )
-    anchor, mask = logsnr.constants(weights, shape.width)
-    return {
-        "token_embd.weight": Shifted(table, anchor, shape.mask, mask),
-        # llama.cpp ties the head to embeddings that stand alone, and these are folded.
-        "output.weight": weights.get("output.weight", table),
-    }
 
 
 def _keys(metadata: Metadata, shape: _Shape, *, confidence: bool) -> Iterator[Key]:

@@ -6,35 +6,61 @@ anchor is never the mask token. So mask row + e(0) and every other row + e(1000)
 own embeddings is the same drafter without conditioning.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from dspark_cli.convert.weights import Weight, spans, whole
+from dspark_cli.convert.weights import Shifted, Weight, spans, whole
 from dspark_cli.errors import DsparkError
 
 FEATURES = 128  # 64 sines, then 64 cosines
 ANCHOR_TIME, MASK_TIME = 1000.0, 0.0
 LONGEST_PERIOD = 10_000.0
 
-NAMES = (
-    "dspark.log_snr_fc1.weight",
-    "dspark.log_snr_fc1.bias",
-    "dspark.log_snr_fc2.weight",
-    "dspark.log_snr_fc2.bias",
-)
+ROLES = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
 
 
-def constants(weights: Mapping[str, Weight], width: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the anchor's and the masks' rows are conditioned with, float32 [width] each.
+def fold(path: Path, table: Weight | None, conditioning: Sequence[Weight], mask: int) -> Shifted:
+    """Embeddings with the conditioning in them; the four weights come in the order of ``ROLES``.
 
-    Raises DsparkError where a weight has another shape.
+    Raises DsparkError where there are no embeddings, or a weight has another shape.
     """
+    if table is None:
+        raise DsparkError(
+            f"{path}: is conditioned on log-SNR and has no embeddings of its own; "
+            "the conditioning can be folded into nothing else",
+            hint="ask its publisher for the file with the embeddings (token_embd.weight)",
+        )
+    width = table.shape[-1]
     wanted = ((width, FEATURES), (width,), (width, width), (width,))
-    for name, shape in zip(NAMES, wanted, strict=True):
-        if weights[name].shape != shape:
-            raise DsparkError(f"{name} has shape {weights[name].shape}, wanted {shape}")
-    first, first_bias, second, second_bias = (weights[name] for name in NAMES)
+    for role, weight, shape in zip(ROLES, conditioning, wanted, strict=True):
+        if weight.shape != shape:
+            raise DsparkError(f"{path}: log_snr {role} has shape {weight.shape}, wanted {shape}")
+    anchor, others = constants(*conditioning)
+    return Shifted(table, anchor, mask, others)
+
+
+def check_bounds(path: Path, low: float | None, high: float | None) -> None:
+    """Refuse a file without sound bounds: they cancel, but it is not what it says."""
+    if low is None or high is None or not np.isfinite([low, high]).all() or high <= low:
+        raise DsparkError(
+            f"{path}: log-SNR conditioning wants finite bounds, min_log_snr below "
+            f"max_log_snr, got {low} and {high}"
+        )
+
+
+def folded_note(mask: int) -> str:
+    return (
+        "log-SNR conditioning, constant at inference, is folded into the embeddings: "
+        f"row {mask} gets the masks' vector, every other row the anchor's"
+    )
+
+
+def constants(
+    first: Weight, first_bias: Weight, second: Weight, second_bias: Weight
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the anchor's and the masks' rows are conditioned with, float32 [width] each."""
     times = np.stack([features(ANCHOR_TIME), features(MASK_TIME)])
     hidden = times @ whole(first).T.astype(np.float64) + whole(first_bias)
     hidden = hidden / (1 + np.exp(-hidden))

@@ -105,7 +105,7 @@ def plan_conversion(
     ]
     if (ids := recipe.draft_tokens) is not None:
         tensors.append(StoredTensor("d2t", ids.shape, GGMLQuantizationType.I64, lambda: [ids]))
-    keys = (*_keys(recipe, target, out_type, kinds),)
+    keys = (*_keys(recipe, target, kinds),)
     plan = Plan(recipe, target, out_type, keys, tuple(tensors), MappingProxyType(kinds))
     check_written(planned_metadata(plan), read_target(target))
     return plan
@@ -229,14 +229,13 @@ def _shape(weight: Weight) -> tuple[int, ...]:
     return weight.shape if len(weight.shape) == 1 else (row_count(weight), weight.shape[-1])
 
 
-def _keys(
-    recipe: Recipe, target: Metadata, out_type: OutType, kinds: Mapping[str, int]
-) -> Iterator[Key]:
+def _keys(recipe: Recipe, target: Metadata, kinds: Mapping[str, int]) -> Iterator[Key]:
     if not any(key.name == "general.name" for key in recipe.keys):
         yield Key("general.name", recipe.path.stem or recipe.path.name, "str")
     yield from recipe.keys
-    if out_type != "keep":
-        yield Key("general.file_type", STORED_AS[out_type][1].value, "u32")
+    for kind, file_type in STORED_AS.values():
+        if kinds["fc.weight"] == kind.value:
+            yield Key("general.file_type", file_type.value, "u32")
     if {*kinds.values()} - PLAIN:
         yield Key("general.quantization_version", GGML_QUANT_VERSION, "u32")
     yield from tokenizer_keys(target, "tokenizer.")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from dspark_cli.convert.checkpoint import read_checkpoint
 from dspark_cli.convert.fork import read_fork
 from dspark_cli.convert.recipe import Recipe
 from dspark_cli.errors import DsparkError
@@ -10,9 +11,15 @@ from dspark_cli.metadata import Metadata, read_metadata
 FORK = "dspark"
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether a path is a checkpoint's, by its outside."""
+    return path.is_dir() or path.suffix == ".safetensors"
+
+
 def read_source(path: Path, target: Metadata) -> Recipe:
     """Recognise a source; raises DsparkError where it is none, or one that is not expressible."""
-    del target
+    if is_checkpoint(path):
+        return read_checkpoint(path, target)
     metadata = read_metadata(path)
     if metadata.architecture == "dflash":
         raise DsparkError(
