@@ -119,7 +119,7 @@ def _dialect_refusal(shape: DrafterShape) -> str | None:
 
 def _hint(shape: DrafterShape) -> str | None:
     if shape.dialect == "fork":
-        return "ask its publisher for the mainline (dflash) GGUF"
+        return "dspark convert makes a mainline (dflash) drafter of it"
     if shape.dialect == "none":
         return "give the target with -m and the drafter with -md"
     return None

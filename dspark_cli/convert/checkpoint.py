@@ -99,7 +99,7 @@ def read_checkpoint(path: Path, target: Metadata) -> Recipe:
     confidence = "conf_proj.weight" in mapped
     return Recipe(
         path=path,
-        kind=f"a checkpoint of {geometry.framework}",
+        kind=geometry.kind,
         keys=(*_keys(path, geometry, target, confidence=confidence),),
         mask_token=geometry.mask_token,
         weights=mapped,

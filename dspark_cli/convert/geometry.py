@@ -53,6 +53,11 @@ class Geometry:
     sliding: tuple[bool, ...]  # per layer
     notes: tuple[str, ...]
 
+    @property
+    def kind(self) -> str:
+        """What the source is, in words."""
+        return f"a checkpoint of {self.framework}"
+
     @classmethod
     def of(cls, config: Config) -> "Geometry":
         """Read a config; raises DsparkError for what is missing or not expressible."""

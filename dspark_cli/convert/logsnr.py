@@ -7,11 +7,13 @@ own embeddings is the same drafter without conditioning.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from dspark_cli.convert.weights import Shifted, Weight, spans, whole
+from dspark_cli.convert.weights import Weight, spans, whole
 from dspark_cli.errors import DsparkError
 
 FEATURES = 128  # 64 sines, then 64 cosines
@@ -21,7 +23,9 @@ LONGEST_PERIOD = 10_000.0
 ROLES = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
 
 
-def fold(path: Path, table: Weight | None, conditioning: Sequence[Weight], mask: int) -> Shifted:
+def fold(
+    path: Path, table: Weight | None, conditioning: Sequence[Weight], mask: int
+) -> "Conditioned":
     """Embeddings with the conditioning in them; the four weights come in the order of ``ROLES``.
 
     Raises DsparkError where there are no embeddings, or a weight has another shape.
@@ -37,8 +41,38 @@ def fold(path: Path, table: Weight | None, conditioning: Sequence[Weight], mask:
     for role, weight, shape in zip(ROLES, conditioning, wanted, strict=True):
         if weight.shape != shape:
             raise DsparkError(f"{path}: log_snr {role} has shape {weight.shape}, wanted {shape}")
-    anchor, others = constants(*conditioning)
-    return Shifted(table, anchor, mask, others)
+    first, first_bias, second, second_bias = conditioning
+    return Conditioned(table, mask, (first, first_bias, second, second_bias))
+
+
+@dataclass(frozen=True)
+class Conditioned:
+    """A table of embeddings to each row of which its role's vector is added."""
+
+    base: Weight
+    mask: int
+    conditioning: tuple[Weight, Weight, Weight, Weight]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.base.shape
+
+    @property
+    def type_id(self) -> int:
+        return self.base.type_id
+
+    def rows(self, begin: int, end: int) -> np.ndarray:
+        anchor, mask = self._vectors
+        here = np.arange(begin, end)[:, None] == self.mask
+        shifted: np.ndarray = self.base.rows(begin, end) + np.where(here, mask, anchor)
+        return shifted
+
+    def packed(self, begin: int, end: int) -> np.ndarray | None:  # noqa: ARG002
+        return None
+
+    @cached_property
+    def _vectors(self) -> tuple[np.ndarray, np.ndarray]:
+        return constants(*self.conditioning)
 
 
 def check_bounds(path: Path, low: float | None, high: float | None) -> None:

@@ -11,14 +11,9 @@ from dspark_cli.metadata import Metadata, read_metadata
 FORK = "dspark"
 
 
-def is_checkpoint(path: Path) -> bool:
-    """Whether a path is a checkpoint's, by its outside."""
-    return path.is_dir() or path.suffix == ".safetensors"
-
-
 def read_source(path: Path, target: Metadata) -> Recipe:
     """Recognise a source; raises DsparkError where it is none, or one that is not expressible."""
-    if is_checkpoint(path):
+    if path.is_dir() or path.suffix == ".safetensors":
         return read_checkpoint(path, target)
     metadata = read_metadata(path)
     if metadata.architecture == "dflash":

@@ -166,33 +166,6 @@ class Widened:
 
 
 @dataclass(frozen=True, slots=True)
-class Shifted:
-    """A table of rows to each of which a vector is added: one of its own for a single row."""
-
-    base: Weight
-    everywhere: np.ndarray  # float32 [columns]
-    row: int
-    there: np.ndarray  # float32 [columns]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.base.shape
-
-    @property
-    def type_id(self) -> int:
-        return self.base.type_id
-
-    def rows(self, begin: int, end: int) -> np.ndarray:
-        here = np.arange(begin, end)[:, None] == self.row
-        added = np.where(here, self.there, self.everywhere)
-        shifted: np.ndarray = self.base.rows(begin, end) + added
-        return shifted
-
-    def packed(self, begin: int, end: int) -> np.ndarray | None:  # noqa: ARG002
-        return None
-
-
-@dataclass(frozen=True, slots=True)
 class Patched:
     """A table of which one row is replaced."""
 
