@@ -52,7 +52,7 @@ NoVerify = Annotated[
     bool,
     option(
         "--no-verify",
-        help="Do not load the result and compare its drafts with the source's own maths.",
+        help="Load the result, but do not compare its drafts with the source's own maths.",
         panel=CONVERSION,
     ),
 ]

@@ -1,7 +1,6 @@
 """A checkpoint's ``config.json``: its values are believed only where they have the right type."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from dspark_cli.errors import DsparkError, UsageError
 
 LONGEST = 64 * 2**20  # bytes; the index of a large checkpoint has a few
 MOST = 2**31 - 1
+LARGEST = 1e30  # fits into F32, which is what keys hold
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -75,7 +75,7 @@ class Config:
         if value is None and default is not None:
             return default
         sound = isinstance(value, int | float) and not isinstance(value, bool)
-        if not sound or not 0 < value < math.inf:  # type: ignore[operator]
+        if not sound or not 0 < value < LARGEST:  # type: ignore[operator]
             raise self._wrong(name, "a number above 0", value)
         return float(value)  # type: ignore[arg-type]
 

@@ -8,10 +8,18 @@ conditioning, which is folded (``logsnr``).
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from dspark_cli.contract.shapes import MAX_LAYERS
 from dspark_cli.convert import logsnr
 from dspark_cli.convert.layout import weights_of
-from dspark_cli.convert.recipe import LAYER_TENSORS, Recipe, heads
+from dspark_cli.convert.recipe import (
+    LARGEST_BLOCK,
+    LAYER_TENSORS,
+    Recipe,
+    check_attention,
+    heads,
+)
 from dspark_cli.convert.semantics import fork_network
 from dspark_cli.convert.weights import RowsOf, Weight
 from dspark_cli.errors import DsparkError
@@ -114,9 +122,17 @@ class _Shape:
         heads_ = _number(metadata, "dspark.attention.head_count")
         kv_heads = metadata.integer("dspark.attention.head_count_kv") or heads_
         length = metadata.integer("dspark.attention.key_length") or width // heads_
+        rotated = metadata.integer("dspark.rope.dimension_count") or length
+        check_attention(
+            metadata.path, heads=heads_, kv_heads=kv_heads, length=length, rotated=rotated
+        )
+        for key in ("attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor"):
+            value = metadata.number(f"dspark.{key}")
+            if value is not None and not 0 < value < np.inf:
+                raise DsparkError(f"{metadata.path}: dspark.{key} is {value}, wanted more than 0")
         return cls(
             width=width,
-            block_size=_own_number(metadata, "block_size", least=1),
+            block_size=_own_number(metadata, "block_size", least=1, most=LARGEST_BLOCK),
             mask=_own_number(metadata, "mask_token_id", least=0),
             taps=_taps(metadata),
             head_length=length,
@@ -276,8 +292,8 @@ def _taps(metadata: Metadata) -> tuple[int, ...]:
     return taps
 
 
-def _own_number(metadata: Metadata, name: str, *, least: int) -> int:
-    return _number(metadata, own_key(metadata, name) or name, least=least)
+def _own_number(metadata: Metadata, name: str, *, least: int, most: int = 2**31 - 1) -> int:
+    return _number(metadata, own_key(metadata, name) or name, least=least, most=most)
 
 
 def _number(metadata: Metadata, key: str, *, least: int = 1, most: int = 2**31 - 1) -> int:

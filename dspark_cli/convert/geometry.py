@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from dspark_cli.contract.shapes import MAX_LAYERS
-from dspark_cli.convert.config import Config
+from dspark_cli.convert.config import LARGEST, Config
+from dspark_cli.convert.recipe import LARGEST_BLOCK, check_attention
 from dspark_cli.errors import DsparkError
 
 ARCHITECTURES = {
@@ -74,6 +75,11 @@ class Geometry:
         if anchor is None:
             anchor = framework != "speculators"
         partial = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+        rotated = _rope_length(config, length, partial)
+        kv_heads = config.integer("num_key_value_heads", default=heads)
+        check_attention(
+            config.path, heads=heads, kv_heads=kv_heads, length=length, rotated=rotated
+        )
         base = rope.get("rope_theta", config.get("rope_theta"))
         return cls(
             framework=framework,
@@ -81,11 +87,11 @@ class Geometry:
             width=width,
             feed_forward=config.integer("intermediate_size"),
             heads=heads,
-            kv_heads=config.integer("num_key_value_heads", default=heads),
+            kv_heads=kv_heads,
             head_length=length,
             epsilon=config.number("rms_norm_eps"),
             rope_base=_above_zero(config, "rope_theta", base, 10_000.0),
-            rope_length=_rope_length(config, length, partial),
+            rope_length=rotated,
             rope_stretch=_stretch(config, rope),
             interleaved=config.flag("rope_is_neox_style") is False,
             context_length=config.integer("max_position_embeddings"),
@@ -142,7 +148,7 @@ def _block_size(config: Config, framework: str) -> tuple[int, tuple[str, ...]]:
     default = EASYDEL_BLOCK if framework == "EasyDeL" else DEFAULT_BLOCK
     if config.get("block_size") is None:
         return default, (f"its config has no block_size; {default} is taken, as converters do",)
-    return config.integer("block_size", most=4096), ()
+    return config.integer("block_size", most=LARGEST_BLOCK), ()
 
 
 def _taps(config: Config) -> tuple[int, ...]:
@@ -183,13 +189,7 @@ def _window(config: Config, layers: int) -> tuple[int | None, tuple[bool, ...]]:
 
 def _rope_length(config: Config, length: int, partial: object) -> int:
     share = _above_zero(config, "partial_rotary_factor", partial, 1.0)
-    rotated = int(length * share)
-    if not 2 <= rotated <= length or rotated % 2:  # noqa: PLR2004
-        raise DsparkError(
-            f"{config.path}: partial_rotary_factor {share} of heads of {length} leaves {rotated} "
-            "elements to be turned, wanted an even number"
-        )
-    return rotated
+    return int(length * share)
 
 
 def _stretch(config: Config, rope: dict[str, object]) -> float:
@@ -208,6 +208,6 @@ def _above_zero(config: Config, name: str, value: object, default: float | None)
     if value is None and default is not None:
         return default
     sound = isinstance(value, int | float) and not isinstance(value, bool)
-    if not sound or not 0 < value < 1e30:  # type: ignore[operator]  # noqa: PLR2004
+    if not sound or not 0 < value < LARGEST:  # type: ignore[operator]
         raise DsparkError(f"{config.path}: {name} wants a number above 0, got {repr(value)[:60]}")
     return float(value)  # type: ignore[arg-type]

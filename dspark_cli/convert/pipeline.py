@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dspark_cli.contract import limitations, read_target
+from dspark_cli.convert.examine import examine
 from dspark_cli.convert.plan import Plan
-from dspark_cli.convert.verify import Agreement, check_drafts
+from dspark_cli.convert.verify import Agreement
 from dspark_cli.files import replacing
 from dspark_cli.stats import JsonObject
 from dspark_cli.storing import write_gguf
 
 Progress = Callable[[str, float, float], None]
-"""Called with what is done ("writing", "comparing"), its bytes so far, and all of them."""
+"""Called with what is done ("writing"), its bytes so far, and all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,7 @@ def carry_out(
 
     with replacing(out) as beside:
         write_gguf(beside, "dflash", plan.keys, plan.tensors, written)
-        agreement = None
-        if verify:
-            agreement = check_drafts(
-                beside,
-                plan,
-                threads=threads,
-                progress=lambda share: progress("comparing", share * plan.size, plan.size),
-            )
+        progress("comparing" if verify else "loading", 0, plan.size)
+        agreement = examine(beside, plan, compare=verify, threads=threads)
         size = beside.stat().st_size
     return Conversion(plan, out, size, agreement)

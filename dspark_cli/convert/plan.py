@@ -63,6 +63,7 @@ class Plan:
     recipe: Recipe
     target: Metadata
     out_type: OutType
+    share_target: bool
     keys: tuple[Key, ...]
     tensors: tuple[StoredTensor, ...]
     kinds: Mapping[str, int]  # enum ggml_type of every tensor but d2t
@@ -106,7 +107,9 @@ def plan_conversion(
     if (ids := recipe.draft_tokens) is not None:
         tensors.append(StoredTensor("d2t", ids.shape, GGMLQuantizationType.I64, lambda: [ids]))
     keys = (*_keys(recipe, target, kinds),)
-    plan = Plan(recipe, target, out_type, keys, tuple(tensors), MappingProxyType(kinds))
+    plan = Plan(
+        recipe, target, out_type, share_target, keys, tuple(tensors), MappingProxyType(kinds)
+    )
     check_written(planned_metadata(plan), read_target(target))
     return plan
 

@@ -28,6 +28,8 @@ LAYER_TENSORS = (
     "ffn_up",
     "ffn_down",
 )
+MIN_ROTATED = 2
+LARGEST_BLOCK = 1024  # rows; a file that claims more is not believed
 NO_MARKOV_RANK = 1  # of the head of zeros that stands in for none
 
 
@@ -49,6 +51,19 @@ class Recipe:
     @property
     def rank(self) -> int:
         return self.weights["markov_w1.weight"].shape[-1]
+
+
+def check_attention(path: Path, *, heads: int, kv_heads: int, length: int, rotated: int) -> None:
+    """Refuse numbers with which no attention can be computed, and llama.cpp would abort."""
+    if length < 1 or heads % kv_heads:
+        raise DsparkError(
+            f"{path}: {heads} heads of {length} elements cannot share {kv_heads} keys and values"
+        )
+    if not MIN_ROTATED <= rotated <= length or rotated % 2:
+        raise DsparkError(
+            f"{path}: {rotated} elements of every head are to be turned, wanted an even number "
+            f"up to {length}"
+        )
 
 
 def heads(

@@ -18,7 +18,7 @@ from dspark_cli.convert.reference import Case, Network, Proposal, propose
 from dspark_cli.convert.weights import Weight
 from dspark_cli.engine.context import Context, ContextSettings, open_context
 from dspark_cli.engine.drafter import Drafter
-from dspark_cli.engine.model import Progress, open_model
+from dspark_cli.engine.model import open_model
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import read_metadata
 from dspark_cli.options import usable_cores
@@ -59,9 +59,14 @@ class Agreement:
         return self.same + self.ties == self.blocks and self.logit_error <= self.tolerance
 
 
-def check_drafts(
-    path: Path, plan: Plan, *, threads: int | None, progress: Progress | None = None
-) -> Agreement:
+def check_loads(path: Path, plan: Plan) -> None:
+    """Hold a written file against the target's contract and load it; raises as below."""
+    check_written(read_metadata(path), read_target(plan.target))
+    with open_model(path, gpu_layers=0):
+        pass
+
+
+def check_drafts(path: Path, plan: Plan, *, threads: int | None) -> Agreement:
     """Load a written file and let it draft.
 
     Raises ContractError where it does not fit the target, LlamaError where llama.cpp refuses it,
@@ -72,7 +77,7 @@ def check_drafts(
     cases = random_cases(network, shape)
     vocabulary = shape.vocabulary
     wanted = propose(network, cases, vocabulary)
-    with _opened(path, shape, plan, threads or usable_cores(), progress) as drafter:
+    with _opened(path, shape, plan, threads or usable_cores()) as drafter:
         found = [_drafted(drafter, case, shape) for case in cases]
     agreement = compare(wanted, found, tolerance_of(plan))
     if not agreement.holds:
@@ -189,9 +194,7 @@ def _apart(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
 
 
 @contextmanager
-def _opened(
-    path: Path, shape: DrafterShape, plan: Plan, threads: int, progress: Progress | None
-) -> Iterator[Drafter]:
+def _opened(path: Path, shape: DrafterShape, plan: Plan, threads: int) -> Iterator[Drafter]:
     """The written drafter in a context of its own; the target is loaded where it lends tensors."""
     block = shape.block_size or 1
     longest = max(len(case.taps) for case in random_cases(plan.recipe.network, shape)) + block
@@ -204,7 +207,7 @@ def _opened(
             other = owned.enter_context(
                 open_context(target, "target", shape.vocabulary, sizes, settings)
             )
-        model = owned.enter_context(open_model(path, gpu_layers=0, progress=progress))
+        model = owned.enter_context(open_model(path, gpu_layers=0))
         sizes = _sizes(max(longest, MIN_DRAFTER_UBATCH), max(block + 1, MIN_DRAFTER_UBATCH))
         context = owned.enter_context(
             open_context(model, "drafter", shape.vocabulary, sizes, settings, other=other)
