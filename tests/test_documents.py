@@ -74,7 +74,7 @@ def test_every_command_in_the_readme_takes_the_options_shown(options_of):
             known = options_of(words[1])
             assert {word for word in words[2:] if word.startswith("-")} <= known
             checked += 1
-    assert checked == 10
+    assert checked == 12
 
 
 def test_every_option_in_the_readme_s_table_exists(options_of):
@@ -86,7 +86,7 @@ def test_every_option_in_the_readme_s_table_exists(options_of):
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "check", "inspect", "doctor", "train", "calibrate", "bench"]
+    "command", ["run", "check", "inspect", "doctor", "train", "convert", "calibrate", "bench"]
 )
 def test_every_option_is_in_the_readme(options_of, command):
     """Aliases of a name that is shown may be missing, nothing else."""

@@ -25,12 +25,11 @@ from dspark_cli.storing import Key
 from dspark_cli.tensors import PackedRows
 
 RENAMED = {
-    "embed_tokens.weight": "token_embd.weight",
-    "lm_head.weight": "output.weight",
     "norm.weight": "output_norm.weight",
     "fc.weight": "fc.weight",
     "hidden_norm.weight": "enc.output_norm.weight",
 }
+TABLES = ("embed_tokens.weight", "lm_head.weight")
 HEADS = {
     "markov_head.markov_w1.weight": "markov_w1.weight",
     "markov_head.markov_w2.weight": "markov_w2.weight",
@@ -84,8 +83,6 @@ def read_checkpoint(path: Path, target: Metadata) -> Recipe:
     for number in range(geometry.layers):
         mapped |= _layer(found, number, geometry)
     mapped |= {new: found[old] for old, new in RENAMED.items() if old in found}
-    if config.flag("has_embed_tokens") is False:
-        mapped.pop("token_embd.weight", None)
     made, notes = heads(
         path,
         {new: found[old] for old, new in HEADS.items() if old in found},
@@ -94,107 +91,96 @@ def read_checkpoint(path: Path, target: Metadata) -> Recipe:
         width,
     )
     mapped |= made
-    tables = _Tables(path, folder, config, geometry, target)
-    treated = tables.treated(mapped, found, notes)
-    confidence = "conf_proj.weight" in mapped
+    mask_row = read_mask_embedding(folder, geometry.mask_token, width)
+    lent = _lent(target)
+    tables = _tables(path, config, found, lent, mask_row)
+    mapped |= tables.weights
+    notes += tables.notes
     return Recipe(
         path=path,
         kind=geometry.kind,
-        keys=(*_keys(path, geometry, target, confidence=confidence),),
+        keys=(*_keys(path, geometry, target, confidence="conf_proj.weight" in mapped),),
         mask_token=geometry.mask_token,
         weights=mapped,
-        network=checkpoint_network(config, found, lent=tables.lent, mask=tables.mask_row),
+        network=checkpoint_network(config, found, lent=lent, mask=mask_row),
         draft_tokens=ids,
-        folded=treated.folded,
-        patched=treated.patched,
+        folded=tables.folded,
+        patched=mask_row is not None,
         notes=(*geometry.notes, *notes),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Treated:
-    folded: bool
-    patched: bool
-
-
-@dataclass(slots=True)
 class _Tables:
-    """Embeddings and head: which are the checkpoint's, which the target's, and what is added."""
+    """Embeddings and head as they are written; what is not there is the target's."""
 
-    path: Path
-    folder: Path
-    config: Config
-    geometry: Geometry
-    target: Metadata
-    mask_row: np.ndarray | None = None
+    weights: dict[str, Weight]
+    folded: bool
+    notes: tuple[str, ...]
 
-    def treated(
-        self, mapped: dict[str, Weight], found: Mapping[str, Weight], notes: list[str]
-    ) -> _Treated:
-        """Put into ``mapped`` what the file needs; ``notes`` hears of it."""
-        mask = self.geometry.mask_token
-        self.mask_row = read_mask_embedding(self.folder, mask, self.geometry.width)
-        plain = table = mapped.get("token_embd.weight")
-        if self.mask_row is not None:
-            table = Patched(table or self.lent["token_embd.weight"], mask, self.mask_row)
-            notes.append(f"the mask's embedding, row {mask}, comes from mask_embedding.pt")
-        conditioned = self._is_conditioned(found)
-        if conditioned:
-            weights = [found[name] for name in CONDITIONING]
-            mapped["token_embd.weight"] = logsnr.fold(self.path, table, weights, mask)
-            notes.append(logsnr.folded_note(mask))
-        elif table is not None:
-            mapped["token_embd.weight"] = table
-        if table is not None and "output.weight" not in mapped:
-            changed = conditioned or self.mask_row is not None
-            self._add_head(mapped, plain, notes, changed=changed)
-        if not {"token_embd.weight", "output.weight"} & mapped.keys():
-            notes.append("it has no embeddings and no head: llama.cpp borrows the target's")
-        return _Treated(conditioned, self.mask_row is not None)
 
-    @property
-    def lent(self) -> Mapping[str, Weight]:
-        """The target's tables, which a checkpoint without its own was trained with."""
-        tables = ("token_embd.weight", "output.weight")
-        present = [name for name in tables if name in self.target.tensors]
-        lent: dict[str, Weight] = {name: PackedRows.of(self.target, name) for name in present}
-        if present == ["token_embd.weight"]:
-            lent["output.weight"] = lent["token_embd.weight"]
-        return lent
-
-    def _add_head(
-        self, mapped: dict[str, Weight], plain: Weight | None, notes: list[str], *, changed: bool
-    ) -> None:
-        """A head beside embeddings that llama.cpp would tie it to.
-
-        ``plain`` are the checkpoint's own embeddings, ``changed`` says that others are written.
-        """
-        tied = bool(self.config.flag("tie_word_embeddings")) and plain is not None
-        if tied and not changed:
-            return
-        if tied and plain is not None:
-            mapped["output.weight"] = plain
+def _tables(
+    path: Path,
+    config: Config,
+    found: Mapping[str, Weight],
+    lent: Mapping[str, Weight],
+    mask_row: np.ndarray | None,
+) -> _Tables:
+    """Embeddings with what is added to them, and the head, which must not be tied to those."""
+    notes = []
+    own = None if config.flag("has_embed_tokens") is False else found.get("embed_tokens.weight")
+    head = found.get("lm_head.weight")
+    mask = config.integer("mask_token_id", least=0)
+    table: Weight | None = own
+    if mask_row is not None:
+        base = own or lent.get("token_embd.weight")
+        if base is None:
+            raise DsparkError(f"{path}: neither it nor the target has embeddings")
+        table = Patched(base, mask, mask_row)
+        notes.append(f"the mask's embedding, row {mask}, comes from mask_embedding.pt")
+    folded = _is_conditioned(path, config, found)
+    if folded:
+        table = logsnr.fold(path, table, [found[name] for name in CONDITIONING], mask)
+        notes.append(logsnr.folded_note(mask))
+    if table is not None and head is None:
+        tied = own is not None and bool(config.flag("tie_word_embeddings"))
+        if not tied:
+            head = lent.get("output.weight")
+            notes.append("it has no head; the target's is written, lest the embeddings become it")
+        elif table is not own:
+            head = own
             notes.append("its head was tied to the embeddings; it is written as they were")
-            return
-        mapped["output.weight"] = self.lent["output.weight"]
-        notes.append(
-            "it has embeddings but no head; the target's is written, for llama.cpp would tie the "
-            "head to the embeddings"
-        )
+    if table is None and head is None:
+        notes.append("it has no embeddings and no head: llama.cpp borrows the target's")
+    weights = {"token_embd.weight": table, "output.weight": head}
+    present = {name: weight for name, weight in weights.items() if weight is not None}
+    return _Tables(present, folded, tuple(notes))
 
-    def _is_conditioned(self, found: Mapping[str, Weight]) -> bool:
-        said = bool(self.config.flag("log_snr_conditioning"))
-        present = [name for name in CONDITIONING if name in found]
-        if said != bool(present) or 0 < len(present) < len(CONDITIONING):
-            raise DsparkError(
-                f"{self.path}: log_snr_conditioning is {str(said).lower()} and "
-                f"{len(present)} of its {len(CONDITIONING)} tensors are there",
-                hint=INCOMPLETE,
-            )
-        if said:
-            low, high = (self.config.get(name) for name in ("min_log_snr", "max_log_snr"))
-            logsnr.check_bounds(self.path, _number(low), _number(high))
-        return said
+
+def _lent(target: Metadata) -> dict[str, Weight]:
+    """The target's tables, which a checkpoint without its own was trained with."""
+    names = ("token_embd.weight", "output.weight")
+    present = [name for name in names if name in target.tensors]
+    lent: dict[str, Weight] = {name: PackedRows.of(target, name) for name in present}
+    if present == ["token_embd.weight"]:
+        lent["output.weight"] = lent["token_embd.weight"]
+    return lent
+
+
+def _is_conditioned(path: Path, config: Config, found: Mapping[str, Weight]) -> bool:
+    """Whether log-SNR conditioning is part of it; raises where config and tensors part."""
+    said = bool(config.flag("log_snr_conditioning"))
+    present = [name for name in CONDITIONING if name in found]
+    if said != bool(present) or 0 < len(present) < len(CONDITIONING):
+        raise DsparkError(
+            f"{path}: log_snr_conditioning is {str(said).lower()} and {len(present)} of its "
+            f"{len(CONDITIONING)} tensors are there",
+            hint=INCOMPLETE,
+        )
+    if said:
+        low, high = (_number(config.get(name)) for name in ("min_log_snr", "max_log_snr"))
+        logsnr.check_bounds(path, low, high)
+    return said
 
 
 def _number(value: object) -> float | None:
@@ -221,7 +207,7 @@ def _named(path: Path, tensors: Mapping[str, ShardRows]) -> dict[str, ShardRows]
 def _check_names(path: Path, found: Mapping[str, ShardRows], layers: int) -> None:
     """Refuse what is missing or unknown, with the reason where there is one."""
     block = {f"layers.{number}.{name}.weight" for number in range(layers) for name in LAYER}
-    known = {*RENAMED, *HEADS, *CONDITIONING, DRAFT_TOKENS, *block}
+    known = {*TABLES, *RENAMED, *HEADS, *CONDITIONING, DRAFT_TOKENS, *block}
     for name in sorted(found.keys() - known):
         if name.startswith(GATED):
             raise DsparkError(
@@ -240,7 +226,7 @@ def _check_names(path: Path, found: Mapping[str, ShardRows], layers: int) -> Non
             f"{path}: {len(unknown)} tensors are not known here, such as {unknown[0]}",
             hint="a newer version of dspark-cli may know them",
         )
-    required = block | {"norm.weight", "fc.weight", "hidden_norm.weight"}
+    required = block | {*RENAMED}
     if missing := sorted(required - found.keys()):
         raise DsparkError(
             f"{path}: lacks {len(missing)} tensors, such as {missing[0]}", hint=INCOMPLETE

@@ -5,7 +5,6 @@ gives to blocks of 64. Only the distance to the next tensor tells them apart.
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import DEFAULT_ALIGNMENT, Metadata, Tensor
@@ -24,12 +23,12 @@ def weights_of(metadata: Metadata) -> Mapping[str, PackedRows]:
 
     Raises DsparkError for data in a layout that only the fork knows, and for tensors that overlap.
     """
-    sizes = {metadata.path: metadata.fingerprint.size}
-    ordered = sorted(metadata.tensors.values(), key=lambda tensor: tensor.offset)
-    ends = [after.offset for _, after in pairwise(ordered)] + [sizes[metadata.path]]
     alignment = metadata.integer("general.alignment") or DEFAULT_ALIGNMENT
-    for tensor, end in zip(ordered, ends, strict=True):
-        if tensor.path == metadata.path:
+    for path in {tensor.path for tensor in metadata.tensors.values()}:  # one per split
+        here = [tensor for tensor in metadata.tensors.values() if tensor.path == path]
+        here.sort(key=lambda tensor: tensor.offset)
+        ends = [*(tensor.offset for tensor in here[1:]), path.stat().st_size]
+        for tensor, end in zip(here, ends, strict=True):
             _check_room(metadata, tensor, end - tensor.offset, alignment)
     return {name: PackedRows.of(metadata, name) for name in metadata.tensors}
 
