@@ -59,6 +59,7 @@ class Checkpoint:
     first_row: int = 0
     interleaved: bool = False
     rotated: int | None = None  # elements of a head
+    linear: float = 1.0  # what positions are divided by
     windows: Mapping[int, int] = field(default_factory=dict)
     causal: bool = False
     tied: bool = False
@@ -146,6 +147,7 @@ def write_checkpoint(
         first_row=0 if anchored else 1,
         interleaved=interleaved,
         rotated=None if partial is None else int(shape.head_dim * partial),
+        linear=(values.get("rope_scaling") or {}).get("factor", 1.0),
         windows={i: window for i, slide in enumerate(slides) if window and slide},
         causal=bool(causal),
         tied=tied,
@@ -297,14 +299,14 @@ class PartLayer(Layer):
     """A layer that turns only the first elements of every head."""
 
     rotated: int = 0
+    linear: float = 1.0
 
     def _turned(self, heads: np.ndarray, norm: str, positions: np.ndarray) -> np.ndarray:
         heads = rms_norm(heads, self._tensor(norm), self.shape.rms_eps)
+        part = heads[..., : self.rotated]
+        interleaved = self.interleaved_rope
         turned = rope(
-            heads[..., : self.rotated],
-            positions,
-            base=self.shape.rope_base,
-            interleaved=self.interleaved_rope,
+            part, positions / self.linear, base=self.shape.rope_base, interleaved=interleaved
         )
         return np.concatenate([turned, heads[..., self.rotated :]], axis=-1)
 
@@ -348,6 +350,7 @@ class CheckpointReference:
                 number,
                 made.interleaved,
                 rotated=made.rotated or shape.head_dim,
+                linear=made.linear,
             )
             h = layer.attention_input(x)
             theirs, ours = layer.keys_values(context, before), layer.keys_values(h, here)

@@ -81,6 +81,9 @@ SHAPES = {
     "interleaved rotary pairs": {"interleaved": True},
     "half of every head turned": {"partial": 0.5},
     "half of every head turned, interleaved": {"partial": 0.5, "interleaved": True},
+    "positions at half speed": {
+        "config": {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+    },
     "sliding layers": {"window": 8},
     "one sliding layer of two": {"window": 6, "sliding": [False, True]},
     "causal attention": {"causal": True},
@@ -217,6 +220,20 @@ def test_sections_come_from_a_target_that_has_them(tmp_path, convert):
     assert outcome.code == 0, outcome.err
     found = read_metadata(out).values["dflash.rope.dimension_sections"]
     assert found == (8, 0, 0, 0)
+
+
+def test_yarn_is_verified_against_its_paper(tmp_path, target, convert):
+    """Its frequencies are computed once more; without the keys llama.cpp would draft otherwise."""
+    scaling = {"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
+    made = write_checkpoint(tmp_path / "in", target, config={"rope_scaling": scaling})
+
+    outcome, out = convert(made.path, "--json")
+    after = read_metadata(out)
+
+    assert outcome.code == 0, outcome.err
+    assert outcome.document["logit_error"] < 1e-3
+    assert after.text("dflash.rope.scaling.type") == "yarn"
+    assert after.integer("dflash.rope.scaling.original_context_length") == 64
 
 
 # --- the mask's own embedding -------------------------------------------------------------------

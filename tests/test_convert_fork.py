@@ -80,6 +80,22 @@ def test_a_converted_drafter_drafts_what_the_fork_drafts(tmp_path, target, conve
             assert np.allclose(found.confidences, wanted.confidences, atol=2e-3)
 
 
+YARN = {"type": "yarn", "factor": 8.0, "original_context_length": 64}
+
+
+@pytest.mark.parametrize("scaling", [YARN, {"type": "linear", "factor": 4.0}])
+def test_scaled_rotary_positions_go_along(tmp_path, target, convert, scaling):
+    """The fork's keys are the usual ones, and so is their maths."""
+    keys = {f"dspark.rope.scaling.{name}": value for name, value in scaling.items()}
+    fork = write_fork(tmp_path / "fork.gguf", target, mutation=Mutation(metadata=keys))
+
+    outcome, out = convert(fork.path, "--json")
+
+    assert outcome.code == 0, outcome.err
+    assert outcome.document["logit_error"] < 1e-3
+    assert read_metadata(out).text("dflash.rope.scaling.type") == scaling["type"]
+
+
 def test_conditioning_matters(tmp_path, target):
     """Else the fold would be proven by drafts that do not depend on it."""
     fork = write_fork(tmp_path / "fork.gguf", target)

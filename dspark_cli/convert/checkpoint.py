@@ -5,31 +5,28 @@ fork's ``conversion/dspark.py``. Unlike the former, a head of the checkpoint's o
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from dspark_cli.contract import read_target
-from dspark_cli.convert import logsnr
 from dspark_cli.convert.config import Config
-from dspark_cli.convert.geometry import Geometry
+from dspark_cli.convert.geometry import Geometry, Stretch
 from dspark_cli.convert.mask_embedding import read_mask_embedding
 from dspark_cli.convert.recipe import Recipe, heads
 from dspark_cli.convert.semantics import checkpoint_network
 from dspark_cli.convert.shards import ShardRows, read_checkpoint_tensors
-from dspark_cli.convert.weights import PartedHeads, Patched, Weight
+from dspark_cli.convert.tables import CONDITIONING, INCOMPLETE, TABLES, Tables, lent_tables
+from dspark_cli.convert.weights import PartedHeads, Weight
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import Metadata
 from dspark_cli.storing import Key
-from dspark_cli.tensors import PackedRows
 
 RENAMED = {
     "norm.weight": "output_norm.weight",
     "fc.weight": "fc.weight",
     "hidden_norm.weight": "enc.output_norm.weight",
 }
-TABLES = ("embed_tokens.weight", "lm_head.weight")
 HEADS = {
     "markov_head.markov_w1.weight": "markov_w1.weight",
     "markov_head.markov_w2.weight": "markov_w2.weight",
@@ -50,7 +47,6 @@ LAYER = {
     "mlp.down_proj": "ffn_down",
 }
 ROTATED = ("attn_q", "attn_k", "attn_q_norm", "attn_k_norm")
-CONDITIONING = tuple(f"log_snr_embed.{role}" for role in logsnr.ROLES)
 PREFIXES = ("model.", "drafter.", "dspark.")
 ALIASES = {  # of EasyDeL's exports
     "markov_head.down.weight": "markov_head.markov_w1.weight",
@@ -63,7 +59,6 @@ ALIASES = {  # of EasyDeL's exports
 UNUSED = ("t2d", "rotary_emb.inv_freq")  # at inference
 DRAFT_TOKENS = "d2t"
 GATED = ("markov_head.gate_proj", "markov_head.joint_proj")
-INCOMPLETE = "ask its publisher for a complete checkpoint"
 
 
 def read_checkpoint(path: Path, target: Metadata) -> Recipe:
@@ -92,8 +87,9 @@ def read_checkpoint(path: Path, target: Metadata) -> Recipe:
     )
     mapped |= made
     mask_row = read_mask_embedding(folder, geometry.mask_token, width)
-    lent = _lent(target)
-    tables = _tables(path, config, found, lent, mask_row)
+    borrows = bool({*TABLES} - found.keys()) or config.flag("has_embed_tokens") is False
+    lent = lent_tables(target) if borrows else {}
+    tables = Tables.of(path, config, found, lent, mask_row)
     mapped |= tables.weights
     notes += tables.notes
     return Recipe(
@@ -108,84 +104,6 @@ def read_checkpoint(path: Path, target: Metadata) -> Recipe:
         patched=mask_row is not None,
         notes=(*geometry.notes, *notes),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Embeddings and head as they are written; what is not there is the target's."""
-
-    weights: dict[str, Weight]
-    folded: bool
-    notes: tuple[str, ...]
-
-
-def _tables(
-    path: Path,
-    config: Config,
-    found: Mapping[str, Weight],
-    lent: Mapping[str, Weight],
-    mask_row: np.ndarray | None,
-) -> _Tables:
-    """Embeddings with what is added to them, and the head, which must not be tied to those."""
-    notes = []
-    own = None if config.flag("has_embed_tokens") is False else found.get("embed_tokens.weight")
-    head = found.get("lm_head.weight")
-    mask = config.integer("mask_token_id", least=0)
-    table: Weight | None = own
-    if mask_row is not None:
-        base = own or lent.get("token_embd.weight")
-        if base is None:
-            raise DsparkError(f"{path}: neither it nor the target has embeddings")
-        table = Patched(base, mask, mask_row)
-        notes.append(f"the mask's embedding, row {mask}, comes from mask_embedding.pt")
-    folded = _is_conditioned(path, config, found)
-    if folded:
-        table = logsnr.fold(path, table, [found[name] for name in CONDITIONING], mask)
-        notes.append(logsnr.folded_note(mask))
-    if table is not None and head is None:
-        tied = own is not None and bool(config.flag("tie_word_embeddings"))
-        if not tied:
-            head = lent.get("output.weight")
-            notes.append("it has no head; the target's is written, lest the embeddings become it")
-        elif table is not own:
-            head = own
-            notes.append("its head was tied to the embeddings; it is written as they were")
-    if table is None and head is None:
-        notes.append("it has no embeddings and no head: llama.cpp borrows the target's")
-    weights = {"token_embd.weight": table, "output.weight": head}
-    present = {name: weight for name, weight in weights.items() if weight is not None}
-    return _Tables(present, folded, tuple(notes))
-
-
-def _lent(target: Metadata) -> dict[str, Weight]:
-    """The target's tables, which a checkpoint without its own was trained with."""
-    names = ("token_embd.weight", "output.weight")
-    present = [name for name in names if name in target.tensors]
-    lent: dict[str, Weight] = {name: PackedRows.of(target, name) for name in present}
-    if present == ["token_embd.weight"]:
-        lent["output.weight"] = lent["token_embd.weight"]
-    return lent
-
-
-def _is_conditioned(path: Path, config: Config, found: Mapping[str, Weight]) -> bool:
-    """Whether log-SNR conditioning is part of it; raises where config and tensors part."""
-    said = bool(config.flag("log_snr_conditioning"))
-    present = [name for name in CONDITIONING if name in found]
-    if said != bool(present) or 0 < len(present) < len(CONDITIONING):
-        raise DsparkError(
-            f"{path}: log_snr_conditioning is {str(said).lower()} and {len(present)} of its "
-            f"{len(CONDITIONING)} tensors are there",
-            hint=INCOMPLETE,
-        )
-    if said:
-        low, high = (_number(config.get(name)) for name in ("min_log_snr", "max_log_snr"))
-        logsnr.check_bounds(path, low, high)
-    return said
-
-
-def _number(value: object) -> float | None:
-    sound = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if sound else None  # type: ignore[arg-type]
 
 
 def _named(path: Path, tensors: Mapping[str, ShardRows]) -> dict[str, ShardRows]:
@@ -304,9 +222,7 @@ def _keys(path: Path, geometry: Geometry, target: Metadata, *, confidence: bool)
         yield Key(f"dflash.{name}", number, "u32")
     yield Key("dflash.attention.layer_norm_rms_epsilon", geometry.epsilon, "f32")
     yield Key("dflash.rope.freq_base", geometry.rope_base, "f32")
-    if geometry.rope_stretch != 1.0:
-        yield Key("dflash.rope.scaling.type", "linear", "str")
-        yield Key("dflash.rope.scaling.factor", geometry.rope_stretch, "f32")
+    yield from _stretch_keys(geometry.stretch)
     if any(name.endswith(".rope.dimension_sections") for name in target.values):
         # The draft is text: only the first of the four coordinates turns anything.
         yield Key("dflash.rope.dimension_sections", (geometry.head_length // 2, 0, 0, 0), "[i32]")
@@ -318,3 +234,16 @@ def _keys(path: Path, geometry: Geometry, target: Metadata, *, confidence: bool)
     yield Key("dflash.has_confidence_head", confidence, "bool")
     if geometry.causal is not None:
         yield Key("dflash.attention.causal", geometry.causal, "bool")
+
+
+def _stretch_keys(stretch: Stretch) -> Iterator[Key]:
+    scaling = "dflash.rope.scaling."
+    if stretch.trained is not None:
+        yield Key(scaling + "type", "yarn", "str")
+        yield Key(scaling + "factor", stretch.factor, "f32")
+        yield Key(scaling + "original_context_length", stretch.trained, "u32")
+        yield Key(scaling + "yarn_beta_fast", stretch.fast, "f32")
+        yield Key(scaling + "yarn_beta_slow", stretch.slow, "f32")
+    elif stretch.factor != 1.0:
+        yield Key(scaling + "type", "linear", "str")
+        yield Key(scaling + "factor", stretch.factor, "f32")

@@ -1,5 +1,6 @@
 """The hyper-parameters of a checkpoint, by the rules of four frameworks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dspark_cli.contract.shapes import MAX_LAYERS
@@ -25,6 +26,7 @@ REFUSED = {
 }
 DEFAULT_BLOCK = 16  # llama.cpp's converter, where a config has no block_size
 EASYDEL_BLOCK = 7  # the fork's
+YARN_REFUSED = ("attention_factor", "attn_factor", "mscale", "mscale_all_dim", "truncate")
 MAX_WINDOW_LAYERS = 28  # Qwen3Config
 
 
@@ -42,7 +44,7 @@ class Geometry:
     epsilon: float
     rope_base: float
     rope_length: int
-    rope_stretch: float
+    stretch: "Stretch"
     interleaved: bool
     context_length: int
     block_size: int
@@ -92,7 +94,7 @@ class Geometry:
             epsilon=config.number("rms_norm_eps"),
             rope_base=_above_zero(config, "rope_theta", base, 10_000.0),
             rope_length=rotated,
-            rope_stretch=_stretch(config, rope),
+            stretch=Stretch.of(config, rope),
             interleaved=config.flag("rope_is_neox_style") is False,
             context_length=config.integer("max_position_embeddings"),
             block_size=block,
@@ -192,16 +194,38 @@ def _rope_length(config: Config, length: int, partial: object) -> int:
     return int(length * share)
 
 
-def _stretch(config: Config, rope: dict[str, object]) -> float:
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind in {"default", "none", "mrope"}:
-        return 1.0
-    if kind != "linear":
-        raise DsparkError(
-            f"{config.path}: its rotary positions are scaled by {str(kind)[:40]}, which is not "
-            "supported here"
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """How rotary positions are scaled; by YaRN where ``trained`` is not None."""
+
+    factor: float = 1.0
+    trained: int | None = None  # positions before stretching
+    fast: float = 32.0
+    slow: float = 1.0
+
+    @classmethod
+    def of(cls, config: Config, rope: Mapping[str, object]) -> "Stretch":
+        kind = rope.get("rope_type") or rope.get("type") or "default"
+        if kind in {"default", "none", "mrope"}:
+            return cls()
+        odd = sorted(name for name in YARN_REFUSED if rope.get(name) is not None)
+        if kind not in {"linear", "yarn"} or (kind == "yarn" and odd):
+            raise DsparkError(
+                f"{config.path}: its rotary positions are scaled by "
+                f"{' '.join([str(kind)[:40], *odd])}, which is not supported here"
+            )
+        factor = _above_zero(config, "rope_scaling.factor", rope.get("factor"), None)
+        if kind == "linear":
+            return cls(factor)
+        longest = float(config.integer("max_position_embeddings"))
+        original = rope.get("original_max_position_embeddings")
+        trained = _above_zero(config, "original_max_position_embeddings", original, longest)
+        return cls(
+            factor,
+            int(min(trained, longest)) or 1,
+            _above_zero(config, "beta_fast", rope.get("beta_fast"), 32.0),
+            _above_zero(config, "beta_slow", rope.get("beta_slow"), 1.0),
         )
-    return _above_zero(config, "rope_scaling.factor", rope.get("factor"), None)
 
 
 def _above_zero(config: Config, name: str, value: object, default: float | None) -> float:

@@ -14,13 +14,23 @@ from dspark_cli.convert.weights import Weight, row_count, spans
 
 
 @dataclass(frozen=True, slots=True)
+class Yarn:
+    """YaRN (arXiv 2309.00071): slow pairs are stretched, fast ones are not, some in between."""
+
+    trained: int  # positions before stretching
+    fast: float = 32.0  # turns over these positions, from which on a pair is left alone
+    slow: float = 1.0  # and below which it is stretched whole
+
+
+@dataclass(frozen=True, slots=True)
 class Rotary:
     """Rotary positions: of every head the first ``length`` elements are turned."""
 
     base: float
     length: int
     interleaved: bool = False  # pairs (2i, 2i + 1) instead of (i, i + length / 2)
-    stretch: float = 1.0  # positions are divided by it (linear scaling)
+    stretch: float = 1.0  # positions are divided by it
+    yarn: Yarn | None = None  # not all alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +203,37 @@ def _mixed(
 def _turned(heads: np.ndarray, positions: np.ndarray, rotary: Rotary) -> np.ndarray:
     """Turn the rotated elements of [rows, heads, head_length] by their rows' positions."""
     half = rotary.length // 2
-    speeds = rotary.base ** (-np.arange(half) / half)
-    angles = (positions[:, None] / rotary.stretch * speeds)[:, None, :]
+    angles = (positions[:, None] * _speeds(rotary))[:, None, :]
     if rotary.interleaved:
         first, second = slice(0, rotary.length, 2), slice(1, rotary.length, 2)
     else:
         first, second = slice(0, half), slice(half, rotary.length)
     turned: np.ndarray = heads.copy()
-    turned[..., first] = heads[..., first] * np.cos(angles) - heads[..., second] * np.sin(angles)
-    turned[..., second] = heads[..., first] * np.sin(angles) + heads[..., second] * np.cos(angles)
+    # YaRN's attention grows with the logarithm of the stretch, half of it on either side.
+    gain = 1.0 if rotary.yarn is None else 1 + 0.1 * np.log(max(rotary.stretch, 1.0))
+    cosine, sine = gain * np.cos(angles), gain * np.sin(angles)
+    turned[..., first] = heads[..., first] * cosine - heads[..., second] * sine
+    turned[..., second] = heads[..., first] * sine + heads[..., second] * cosine
     return turned
+
+
+def _speeds(rotary: Rotary) -> np.ndarray:
+    """Radians per position of every pair: [length / 2]."""
+    pairs = np.arange(rotary.length // 2)
+    speeds: np.ndarray = rotary.base ** (-2.0 * pairs / rotary.length)
+    if rotary.yarn is None:
+        return speeds / rotary.stretch
+
+    def pair_of(turns: float) -> float:
+        """The pair, as a fraction, that turns so often over the trained positions."""
+        wave = rotary.yarn.trained / (turns * 2 * np.pi) if rotary.yarn else 1.0
+        return float(rotary.length * np.log(wave) / (2 * np.log(rotary.base)))
+
+    low = max(np.floor(pair_of(rotary.yarn.fast)), 0)
+    high = min(np.ceil(pair_of(rotary.yarn.slow)), rotary.length - 1)
+    stretched = np.clip((pairs - low) / max(high - low, 1e-3), 0, 1)
+    mixed: np.ndarray = speeds * (1 - stretched) + speeds / rotary.stretch * stretched
+    return mixed
 
 
 def _fed_forward(network: Network, number: int, x: np.ndarray) -> np.ndarray:

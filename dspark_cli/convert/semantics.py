@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dspark_cli.convert.config import Config
-from dspark_cli.convert.reference import Network, Rotary
+from dspark_cli.convert.reference import Network, Rotary, Yarn
 from dspark_cli.convert.shards import ShardRows
 from dspark_cli.convert.weights import Weight
 from dspark_cli.errors import DsparkError
@@ -57,13 +57,6 @@ def fork_network(metadata: Metadata, weights: Mapping[str, Weight]) -> Network:
     width = metadata.integer("dspark.embedding_length") or 0
     heads = metadata.integer("dspark.attention.head_count") or 1
     length = metadata.integer("dspark.attention.key_length") or width // heads
-    scaling = metadata.text("dspark.rope.scaling.type") or "none"
-    if scaling not in {"none", "linear"}:
-        raise DsparkError(
-            f"{metadata.path}: its rotary positions are scaled by {scaling}, whose forward pass "
-            "is not known here"
-        )
-    factor = metadata.number("dspark.rope.scaling.factor") or 1.0
     tensors = {role: weights[name] for role, name in FORK_ROLES.items() if name in weights}
     for number in range(layers):
         for role, name in FORK_LAYER_ROLES.items():
@@ -76,14 +69,36 @@ def fork_network(metadata: Metadata, weights: Mapping[str, Weight]) -> Network:
         width=width,
         head_length=length,
         epsilon=metadata.number("dspark.attention.layer_norm_rms_epsilon") or 0.0,
-        rotary=Rotary(
-            base=metadata.number("dspark.rope.freq_base") or 10_000.0,
-            length=metadata.integer("dspark.rope.dimension_count") or length,
-            stretch=factor if scaling == "linear" else 1.0,
-        ),
+        rotary=_fork_rotary(metadata, length),
         block_size=_either(metadata, "block_size"),
         mask_token=_either(metadata, "mask_token_id"),
         tensors=tensors,
+    )
+
+
+def _fork_rotary(metadata: Metadata, length: int) -> Rotary:
+    prefix = "dspark.rope.scaling."
+    kind = metadata.text(prefix + "type") or "none"
+    odd = {"yarn_ext_factor", "yarn_attn_factor", "attn_factor", "yarn_log_multiplier"}
+    odd = {name for name in odd if prefix + name in metadata.values}
+    if kind not in {"none", "linear", "yarn"} or (kind == "yarn" and odd):
+        raise DsparkError(
+            f"{metadata.path}: its rotary positions are scaled by "
+            f"{' '.join([kind[:40], *sorted(odd)])}, whose forward pass is not known here"
+        )
+    yarn = Yarn(
+        trained=metadata.integer(prefix + "original_context_length")
+        or metadata.integer("dspark.context_length")
+        or 1,
+        fast=metadata.number(prefix + "yarn_beta_fast") or 32.0,
+        slow=metadata.number(prefix + "yarn_beta_slow") or 1.0,
+    )
+    factor = metadata.number(prefix + "factor") or 1.0
+    return Rotary(
+        base=metadata.number("dspark.rope.freq_base") or 10_000.0,
+        length=metadata.integer("dspark.rope.dimension_count") or length,
+        stretch=1.0 if kind == "none" else factor,
+        yarn=yarn if kind == "yarn" else None,
     )
 
 
@@ -138,7 +153,7 @@ def checkpoint_network(
     length = config.integer("head_dim", default=width // config.integer("num_attention_heads"))
     rope = {**config.part("rope_scaling"), **config.part("rope_parameters")}
     partial = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1
-    linear = "linear" in {rope.get("rope_type"), rope.get("type")}
+    kind = rope.get("rope_type") or rope.get("type")
     tensors = {role: weights[name] for role, name in CHECKPOINT_ROLES.items() if name in weights}
     for number in range(layers):
         for role, name in CHECKPOINT_LAYER_ROLES.items():
@@ -165,7 +180,8 @@ def checkpoint_network(
             base=float(str(rope.get("rope_theta") or config.get("rope_theta") or 10_000)),
             length=int(length * float(str(partial))),
             interleaved=config.flag("rope_is_neox_style") is False,
-            stretch=float(str(rope.get("factor"))) if linear else 1.0,
+            stretch=float(str(rope["factor"])) if kind in {"linear", "yarn"} else 1.0,
+            yarn=_yarn(config, rope) if kind == "yarn" else None,
         ),
         block_size=config.integer("block_size", default=7 if _is_easydel(config) else 16),
         mask_token=mask_token,
@@ -174,6 +190,15 @@ def checkpoint_network(
         causal=bool(config.flag("is_causal", "causal")),
         windows=_windows(config, layers),
         draft_tokens=_targets_of_rows(weights),
+    )
+
+
+def _yarn(config: Config, rope: Mapping[str, object]) -> Yarn:
+    trained = rope.get("original_max_position_embeddings")
+    return Yarn(
+        trained=int(str(trained or config.integer("max_position_embeddings"))),
+        fast=float(str(rope.get("beta_fast") or 32)),
+        slow=float(str(rope.get("beta_slow") or 1)),
     )
 
 
