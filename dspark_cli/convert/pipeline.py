@@ -13,7 +13,7 @@ from dspark_cli.stats import JsonObject
 from dspark_cli.storing import write_gguf
 
 Progress = Callable[[str, float, float], None]
-"""Called with what is done ("writing"), its bytes so far, and all of them."""
+"""Called with what is done ("writing"), its bytes so far, and all of them (0: not known)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def carry_out(
 
     with replacing(out) as beside:
         write_gguf(beside, "dflash", plan.keys, plan.tensors, written)
-        progress("comparing" if verify else "loading", 0, plan.size)
+        progress("comparing" if verify else "loading", 0, 0)
         agreement = examine(beside, plan, compare=verify, threads=threads)
         size = beside.stat().st_size
     return Conversion(plan, out, size, agreement)

@@ -7,12 +7,10 @@ from rich import box
 from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 from rich.table import Table
 from rich.text import Text
@@ -20,9 +18,14 @@ from rich.text import Text
 from dspark_cli.render.live import stderr_bars
 from dspark_cli.stats import JsonObject
 
+MIB = 2**20
+
 
 class ConversionProgress:
-    """A bar that counts bytes, and vanishes when all is done; silent where nobody looks."""
+    """A bar that counts bytes, and vanishes when all is done; silent where nobody looks.
+
+    A step whose total is 0 has no known length: its bar only moves.
+    """
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
@@ -34,8 +37,7 @@ class ConversionProgress:
         bars = stderr_bars(
             TextColumn("{task.description}"),
             BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
+            TextColumn("{task.fields[share]}"),
             TimeRemainingColumn(),
         )
         with bars:
@@ -45,8 +47,9 @@ class ConversionProgress:
         if what not in self._tasks:
             for task in self._tasks.values():
                 self._bars.update(task, visible=False)
-            self._tasks[what] = self._bars.add_task(what, total=total)
-        self._bars.update(self._tasks[what], completed=done, total=total)
+            self._tasks[what] = self._bars.add_task(what, total=total or None, share="")
+        share = f"{done / MIB:,.0f} of {total / MIB:,.0f} MiB" if total else ""
+        self._bars.update(self._tasks[what], completed=done, share=share)
 
 
 def conversion_table(document: JsonObject) -> RenderableType:
@@ -63,7 +66,7 @@ def _rows(document: JsonObject) -> Iterator[tuple[str, str]]:
     yield "source", f"{document['source']}, {document['kind']}"
     yield "written", f"{document['out']}"
     size = document["size"]
-    mib = size / 2**20 if isinstance(size, int) else 0.0
+    mib = size / MIB if isinstance(size, int) else 0.0
     yield "size", f"{mib:,.1f} MiB, {document['tensors']} tensors, {document['out_type']}"
     borrowed = document["borrows"]
     if isinstance(borrowed, list) and borrowed:
