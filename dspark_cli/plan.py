@@ -4,6 +4,7 @@
 heads of two files and computes; it loads no weights, and no llama.cpp either.
 """
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,11 @@ def survey_pair(options: PairOptions) -> Survey:
             f"{options.model}: is given both as target (-m) and as drafter (-md)",
             hint="a drafter is a model of its own, trained for its target",
         )
+    if options.draft is not None and is_checkpoint(options.draft):
+        raise UsageError(
+            f"{options.draft}: is a checkpoint, which llama.cpp cannot load",
+            hint=convert_hint(options.draft, options.model),
+        )
     target_metadata = read_metadata(options.model)
     target = read_target(target_metadata)
     drafter_metadata = read_metadata(options.draft) if options.draft else None
@@ -109,6 +115,9 @@ def survey_pair(options: PairOptions) -> Survey:
         sizes = plan_sizes(target, drafter, options.memory)
     except DsparkError as error:
         problem = error
+    if options.draft is not None and drafter is not None and drafter.dialect == "fork":
+        hint = convert_hint(options.draft, options.model)
+        problem = ContractError(problem.messages if problem else (), hint=hint)
     return Survey(
         options=options,
         target=target,
@@ -117,6 +126,19 @@ def survey_pair(options: PairOptions) -> Survey:
         drafter_fingerprint=drafter_metadata.fingerprint if drafter_metadata else None,
         sizes=sizes,
         problem=problem,
+    )
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a path is that of weights as frameworks save them, by its outside."""
+    return path.suffix == ".safetensors" or (path / "config.json").exists()
+
+
+def convert_hint(draft: Path, target: Path) -> str:
+    """The command that makes a drafter for llama.cpp of one in another shape."""
+    name = draft.name if draft.is_dir() else draft.stem
+    return shlex.join(
+        ["dspark", "convert", str(draft), "-m", str(target), "-o", f"{name}-dflash.gguf"]
     )
 
 

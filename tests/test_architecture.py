@@ -17,13 +17,13 @@ LAYERS = [
     {"schedule"},
     {"options"},
     {"metadata", "native", "text", "prompts", "stats", "models", "machine", "confidence", "files"},
-    {"contract", "chat", "verify", "versions", "equivalence", "auto", "bounds"},
-    {"sizes"},
+    {"contract", "chat", "verify", "versions", "equivalence", "auto", "bounds", "tensors"},
+    {"sizes", "storing"},
     {"plan"},
     {"engine", "render"},
     {"decode", "pair"},
     {"generate", "compare", "measure", "calibration", "peer"},
-    {"train", "bench"},
+    {"train", "bench", "convert"},
     {"cli"},
     {"__main__"},
 ]
@@ -113,7 +113,7 @@ def test_renderers_never_see_a_model():
         ("jinja2", {"chat"}),
         ("torch", {"train", "cli"}),
         ("matplotlib", {"train", "cli", "render"}),
-        ("safetensors", {"train"}),
+        ("safetensors", {"train", "convert"}),
     ],
 )
 def test_each_library_has_its_place(library, homes):

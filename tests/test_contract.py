@@ -416,13 +416,13 @@ def test_the_exception_holds_every_sentence(tmp_path, target):
 # --- hints --------------------------------------------------------------------------------------
 
 
-def test_the_fork_dialect_is_sent_to_its_publisher(tmp_path, target):
-    """A file in the fork's dialect comes with a word on where to get the other."""
+def test_the_fork_dialect_is_sent_to_the_converter(tmp_path, target):
+    """A file in the fork's dialect comes with a word on what makes the other of it."""
     drafter = write_random_drafter(
         tmp_path / "d.gguf", target, mutation=MUTANTS["the dialect of the fork"].change
     )
 
-    assert "mainline" in complaints(target, drafter)[1]
+    assert "dspark convert" in complaints(target, drafter)[1]
 
 
 def test_a_target_given_as_drafter_is_told_apart(target):

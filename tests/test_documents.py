@@ -86,7 +86,7 @@ def test_every_option_in_the_readme_s_table_exists(options_of):
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "check", "inspect", "doctor", "train", "calibrate", "bench"]
+    "command", ["run", "check", "inspect", "doctor", "train", "convert", "calibrate", "bench"]
 )
 def test_every_option_is_in_the_readme(options_of, command):
     """Aliases of a name that is shown may be missing, nothing else."""

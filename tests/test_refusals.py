@@ -204,7 +204,7 @@ DECIDED_EARLY = {
     "the fork's dialect": (
         "run -m target.gguf -md fork.gguf",
         CONTRACT,
-        "fork.gguf|PrismML|mainline",
+        "fork.gguf|PrismML|dspark convert",
     ),
     "no block_size": (
         "run -m target.gguf -md no-block.gguf",

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes import full_disk
 from pairs import VOCABULARY, Shape, write_random_target
 from reference import DrafterReference
 
@@ -204,24 +205,16 @@ def test_every_out_type_is_a_drafter_that_fits(words, tmp_path, dspark, out_type
     assert drafted.document["num_spec_steps"] > 0
 
 
-def test_a_full_disk_leaves_no_half_drafter(words, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_half_drafter(words, tmp_path):
     """The file appears whole or not at all, and the reason is one sentence."""
     target, _ = words
     plan, tokens = design(target), np.arange(288)
     weights = random_weights(plan, target, tokens)
 
-    def full(_writer):
-        raise OSError("1000000 requested and 0 written")  # as numpy says it, without an errno
-
-    def still_full(writer):
-        for file in writer.fout or ():
-            file.close()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("gguf.GGUFWriter.write_tensors_to_file", full)
-    monkeypatch.setattr("gguf.GGUFWriter.close", still_full)
-
-    with pytest.raises(DsparkError, match="cannot be written: 1000000 requested and 0 written"):
+    with (
+        full_disk(20_000),
+        pytest.raises(DsparkError, match="cannot be written: File too large"),
+    ):
         write_drafter(
             tmp_path / "drafter.gguf", plan, read_metadata(target.path), weights,
             draft_tokens=tokens, head=target.weights["output.weight"], out_type="f16",

@@ -18,6 +18,7 @@ from dspark_cli import __version__
 from dspark_cli.cli.bench import bench
 from dspark_cli.cli.calibrate import calibrate
 from dspark_cli.cli.check import check
+from dspark_cli.cli.convert import convert
 from dspark_cli.cli.doctor import doctor
 from dspark_cli.cli.inspect import inspect
 from dspark_cli.cli.run import run
@@ -66,7 +67,7 @@ app = typer.Typer(
     help="Run DSpark drafters: a small model proposes, the target decides, "
     "the answer stays the same.",
 )
-for command in (run, check, inspect, doctor, train, calibrate, bench):
+for command in (run, check, inspect, doctor, train, convert, calibrate, bench):
     app.command(cls=HelpfulCommand)(command)
 
 
@@ -118,7 +119,8 @@ def _run(arguments: list[str]) -> int:
 def _wants_json(arguments: Sequence[str], group: Any) -> bool:
     """Whether --json or --jsonl stands there as an option, not as another option's value."""
     command = next((group.commands[word] for word in arguments if word in group.commands), group)
-    valued = {name for option in command.params if not option.is_flag for name in option.opts}
+    options = (option for option in command.params if option.param_type_name == "option")
+    valued = {name for option in options if not option.is_flag for name in option.opts}
     words = iter(arguments)
     for word in words:
         if word in {"--json", "--jsonl"}:

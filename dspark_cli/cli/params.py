@@ -12,6 +12,7 @@ import typer
 MODELS, PROMPT, LENGTH, SAMPLING = "Models", "Prompt", "Length and memory", "Sampling"
 SPECULATION, VERDICT, OUTPUT = "Speculation", "Verdict", "Output"
 TRAINING, COLLECT, DRAFTER, FITTING = "Training", "Collecting", "Drafter", "Fitting"
+CONVERSION = "Conversion"
 
 
 class StatsFormat(str, Enum):

@@ -3,7 +3,14 @@
 This package knows two descriptions; it opens no model and knows no sizes of memory.
 """
 
-from dspark_cli.contract.rules import check_pair, check_target, check_trainable, disagreements
+from dspark_cli.contract.rules import (
+    check_pair,
+    check_target,
+    check_trainable,
+    check_written,
+    disagreements,
+    limitations,
+)
 from dspark_cli.contract.shapes import (
     TAPPABLE,
     TEMPERATURES_KEY,
@@ -23,7 +30,9 @@ __all__ = [
     "check_pair",
     "check_target",
     "check_trainable",
+    "check_written",
     "disagreements",
+    "limitations",
     "read_drafter",
     "read_target",
 ]

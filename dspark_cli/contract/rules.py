@@ -57,6 +57,26 @@ def check_pair(
     return shape
 
 
+def check_written(drafter: Metadata, target: TargetShape) -> DrafterShape:
+    """The same for a drafter that was made for a target which may not run here.
+
+    What this program cannot do with a target yet, such as rewinding a recurrent memory, is no
+    fault of the drafter's.
+    """
+    check_target(target)
+    shape = read_drafter(drafter)
+    unable = {*_architecture_problems(target)}
+    found = disagreements(drafter, shape, target, None)
+    if problems := [problem for problem in found if problem not in unable]:
+        raise ContractError(problems, hint=_hint(shape))
+    return shape
+
+
+def limitations(target: TargetShape) -> tuple[str, ...]:
+    """Why no drafter can serve this target here, whatever the drafter."""
+    return tuple(_architecture_problems(target))
+
+
 def disagreements(
     drafter: Metadata, shape: DrafterShape, target: TargetShape, draft_max: int | None
 ) -> Iterator[str]:
@@ -99,7 +119,7 @@ def _dialect_refusal(shape: DrafterShape) -> str | None:
 
 def _hint(shape: DrafterShape) -> str | None:
     if shape.dialect == "fork":
-        return "ask its publisher for the mainline (dflash) GGUF"
+        return "dspark convert makes a mainline (dflash) drafter of it"
     if shape.dialect == "none":
         return "give the target with -m and the drafter with -md"
     return None

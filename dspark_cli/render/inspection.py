@@ -30,6 +30,8 @@ class Inspection:
 
     survey: Survey
     problem: DsparkError | None  # what a run would be refused for, by this machine's memory too
+    conversion: JsonObject | None = None  # what ``dspark convert`` would do with the drafter
+    converted: DrafterShape | None = None  # the drafter that this would give
 
     @property
     def disagreements(self) -> tuple[str, ...]:
@@ -57,6 +59,8 @@ class Inspection:
             "disagreements": list(self.disagreements),
             "refusal": error_as_json(self.refusal) if self.refusal else None,
             "warnings": list(survey.warnings),
+            "conversion": self.conversion,
+            "converted": _drafter_json(self.converted) if self.converted else None,
         }
 
 
@@ -74,11 +78,61 @@ def inspection_table(inspection: Inspection) -> RenderableType:
         ]
     elif survey.drafter is not None:
         parts.append(Text.assemble(("fits", "bold green")))
+    if inspection.converted is not None:
+        parts.append(_drafter_table(inspection.converted, "drafter, converted"))
+    if inspection.conversion is not None:
+        parts += _conversion_parts(inspection.conversion)
+        return Group(*parts)
     if inspection.refusal is not None:
         parts.append(Text.assemble(("cannot run: ", "bold red"), str(inspection.refusal)))
     if inspection.problem is not None and inspection.problem.hint:
         parts.append(Text.assemble(("hint: ", "dim"), inspection.problem.hint))
     return Group(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInspection:
+    """A drafter that must be converted first, with or without a target to hold it against."""
+
+    target: TargetShape | None
+    drafter: DrafterShape | None  # as it would be written
+    conversion: JsonObject
+
+    def as_json(self) -> JsonObject:
+        return {
+            "target": _target_json(self.target) if self.target else None,
+            "drafter": _drafter_json(self.drafter) if self.drafter else None,
+            "conversion": self.conversion,
+        }
+
+
+def source_table(inspection: SourceInspection) -> RenderableType:
+    parts: list[RenderableType] = []
+    if inspection.target is not None:
+        parts.append(_target_table(inspection.target))
+    if inspection.drafter is not None:
+        parts.append(_drafter_table(inspection.drafter, "drafter, converted"))
+    return Group(*parts, *_conversion_parts(inspection.conversion))
+
+
+def _conversion_parts(conversion: JsonObject) -> list[RenderableType]:
+    """What the source is and what converting it would do."""
+    rows = [("source", str(conversion["kind"]))]
+    if isinstance(size := conversion["size"], int):
+        rows.append(("would take", _mib(size)))
+    notes = conversion["notes"]
+    rows += [("note", str(note)) for note in (notes if isinstance(notes, list) else [])]
+    verdict = {True: "yes", False: "no", None: "give its target with -m to know"}
+    rows.append(("converts", verdict[conversion["converts"]]))  # type: ignore[index]
+    if conversion["converts"] is not False:
+        rows.append(("command", str(conversion["command"])))
+    parts: list[RenderableType] = [_facts("conversion", rows)]
+    if conversion["refusal"] is not None:
+        refusal = str(conversion["refusal"])
+        parts.append(Text.assemble(("cannot be converted: ", "bold red"), refusal))
+        if conversion["refusal_hint"] is not None:
+            parts.append(Text.assemble(("hint: ", "dim"), str(conversion["refusal_hint"])))
+    return parts
 
 
 def _facts(title: str, rows: list[tuple[str, str]]) -> Table:
@@ -116,7 +170,7 @@ def _target_table(target: TargetShape) -> Table:
     )
 
 
-def _drafter_table(drafter: DrafterShape) -> Table:
+def _drafter_table(drafter: DrafterShape, title: str = "drafter") -> Table:
     heads = []
     if drafter.markov_rank is not None:
         heads.append(f"Markov (rank {drafter.markov_rank})")
@@ -125,7 +179,7 @@ def _drafter_table(drafter: DrafterShape) -> Table:
     own = "its own" if drafter.has_embeddings else "the target's"
     head = "its own" if drafter.has_head else "the target's"
     return _facts(
-        "drafter",
+        title,
         [
             ("file", drafter.name),
             ("dialect", DIALECTS[drafter.dialect]),

@@ -15,7 +15,7 @@ import numpy as np
 from dspark_cli.contract import TargetShape, check_trainable, read_target
 from dspark_cli.errors import DsparkError, UsageError
 from dspark_cli.metadata import Fingerprint, Metadata, read_metadata
-from dspark_cli.train.tensors import check_readable
+from dspark_cli.tensors import check_readable
 
 OutType: TypeAlias = Literal["f32", "f16", "q8_0", "q4_0"]
 

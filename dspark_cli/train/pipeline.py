@@ -29,6 +29,7 @@ from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, us
 from dspark_cli.pair import Pair, open_pair
 from dspark_cli.sizes import plan_lanes
 from dspark_cli.stats import Statistics
+from dspark_cli.tensors import read_weights
 from dspark_cli.train.batches import choose_draft_tokens, tap_scale
 from dspark_cli.train.collect import Collection, Manner, manner_of
 from dspark_cli.train.dataset import (
@@ -43,7 +44,6 @@ from dspark_cli.train.dataset import (
 from dspark_cli.train.design import DrafterDesign, OutType
 from dspark_cli.train.export import as_stored, write_drafter
 from dspark_cli.train.questions import LONGEST_PROMPT, Questions, questions_for
-from dspark_cli.train.tensors import read_weights
 from dspark_cli.train.weights import initial_weights
 
 if TYPE_CHECKING:  # PyTorch is imported by the steps that need it, not by ``collect``

@@ -11,8 +11,8 @@ import numpy as np
 
 from dspark_cli.errors import DsparkError
 from dspark_cli.metadata import Metadata
+from dspark_cli.tensors import read_weights
 from dspark_cli.train.design import DrafterDesign
-from dspark_cli.train.tensors import read_weights
 
 Weights = dict[str, np.ndarray]
 
