@@ -4,7 +4,9 @@ They keep a memory as llama.cpp does, and raise where it would refuse: a gap bet
 memory that was not rewound, taps of rows that were never decoded. Time passes only when they work.
 """
 
-from collections.abc import Callable, Sequence
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -206,3 +208,14 @@ def wrong(**options: object) -> ChainDrafter:
 def half_knowing(**options: object) -> ChainDrafter:
     """Knows what follows an odd token, and nothing else."""
     return ChainDrafter(lambda token: successor(token) if token % 2 else WRONG, **options)
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond ``size`` bytes: writing fails as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -23,7 +23,7 @@ LAYERS = [
     {"engine", "render"},
     {"decode", "pair"},
     {"generate", "compare", "measure", "calibration"},
-    {"train", "bench"},
+    {"train", "bench", "quantize"},
     {"cli"},
     {"__main__"},
 ]

@@ -20,6 +20,7 @@ from dspark_cli.cli.calibrate import calibrate
 from dspark_cli.cli.check import check
 from dspark_cli.cli.doctor import doctor
 from dspark_cli.cli.inspect import inspect
+from dspark_cli.cli.quantize import quantize
 from dspark_cli.cli.run import run
 from dspark_cli.cli.train import train
 from dspark_cli.errors import (
@@ -66,7 +67,7 @@ app = typer.Typer(
     help="Run DSpark drafters: a small model proposes, the target decides, "
     "the answer stays the same.",
 )
-for command in (run, check, inspect, doctor, train, calibrate, bench):
+for command in (run, check, inspect, doctor, train, quantize, calibrate, bench):
     app.command(cls=HelpfulCommand)(command)
 
 
@@ -118,7 +119,8 @@ def _run(arguments: list[str]) -> int:
 def _wants_json(arguments: Sequence[str], group: Any) -> bool:
     """Whether --json or --jsonl stands there as an option, not as another option's value."""
     command = next((group.commands[word] for word in arguments if word in group.commands), group)
-    valued = {name for option in command.params if not option.is_flag for name in option.opts}
+    options = [entry for entry in command.params if entry.param_type_name == "option"]
+    valued = {name for option in options if not option.is_flag for name in option.opts}
     words = iter(arguments)
     for word in words:
         if word in {"--json", "--jsonl"}:

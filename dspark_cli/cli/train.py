@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dspark_cli.cli import params
 from dspark_cli.cli import train_params as options
 from dspark_cli.cli.llama import require_llama, require_torch
+from dspark_cli.cli.out import check_out
 from dspark_cli.contract import read_drafter, read_target
 from dspark_cli.errors import INTERRUPTED_EXIT_CODE, InterruptedRunError, UsageError
 from dspark_cli.metadata import read_metadata
@@ -211,14 +212,6 @@ def check_start(start: Path, target: Path) -> None:
         raise UsageError(f"--start-from {start}: is no drafter for {shape.name}")
     if drafter.tokens is None or shape.tokens is None or drafter.tokens.raw != shape.tokens.raw:
         raise UsageError(f"--start-from {start}: has another vocabulary than {shape.name}")
-
-
-def check_out(out: Path, *, force: bool) -> None:
-    """Refuse early what could not be written an hour later."""
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise UsageError(f"-o {out}: wanted a file in a folder that exists")
-    if out.exists() and not force:
-        raise UsageError(f"{out}: exists already", hint="give another name, or --force")
 
 
 def training_folder(out: Path, work: Path | None, resume: Path | None) -> Path:
