@@ -181,6 +181,20 @@ class Generation:
                 self.statistics.plain_score_seconds.append(scored.seconds)
 
 
+def run_to_end(pair: Pair, prompt: Sequence[int], tokens: int) -> Statistics:
+    """Answer ``prompt`` greedily with up to ``tokens`` tokens, as far as the context holds them.
+
+    Raises InterruptedRunError after Ctrl-C.
+    """
+    room = pair.room - len(prompt)
+    run = Generation(pair, prompt, GenerationOptions(n_predict=max(min(tokens, room), 1)))
+    for _ in run:
+        pass
+    if run.finish_reason == "interrupted":
+        raise InterruptedRunError
+    return run.statistics
+
+
 def raw_prompt(pair: Pair, text: str) -> list[int]:
     """Tokens of a text as it stands, with the BOS that the model wants before any text."""
     return raw_tokens(pair.vocabulary, text)

@@ -53,6 +53,7 @@ SCALARS = {
 }
 SMALLEST_KEY = 8 + 4 + 1  # bytes: an empty name, a type, one byte of value
 SMALLEST_TENSOR = 8 + 4 + 4 + 8  # bytes: an empty name, no dimensions, a type, an offset
+NEWER_TYPES = {42: "Q2_0"}  # enum ggml_type: names that some gguf packages do not know yet
 SPLIT_NAME = re.compile(r"^(?P<stem>.*)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
 
 Scalar: TypeAlias = int | float | bool | str
@@ -94,7 +95,7 @@ class Tensor:
         try:
             return GGMLQuantizationType(self.type_id).name
         except ValueError:
-            return f"type {self.type_id}"
+            return NEWER_TYPES.get(self.type_id, f"type {self.type_id}")
 
     @property
     def elements(self) -> int:

@@ -23,7 +23,7 @@ LAYERS = [
     {"engine", "render"},
     {"decode", "pair"},
     {"generate", "compare", "measure", "calibration", "peer"},
-    {"train", "bench", "convert"},
+    {"train", "bench", "convert", "quantize"},
     {"cli"},
     {"__main__"},
 ]

@@ -21,6 +21,7 @@ from dspark_cli.cli.check import check
 from dspark_cli.cli.convert import convert
 from dspark_cli.cli.doctor import doctor
 from dspark_cli.cli.inspect import inspect
+from dspark_cli.cli.quantize import quantize
 from dspark_cli.cli.run import run
 from dspark_cli.cli.train import train
 from dspark_cli.errors import (
@@ -67,7 +68,7 @@ app = typer.Typer(
     help="Run DSpark drafters: a small model proposes, the target decides, "
     "the answer stays the same.",
 )
-for command in (run, check, inspect, doctor, train, convert, calibrate, bench):
+for command in (run, check, inspect, doctor, train, convert, quantize, calibrate, bench):
     app.command(cls=HelpfulCommand)(command)
 
 
@@ -119,7 +120,7 @@ def _run(arguments: list[str]) -> int:
 def _wants_json(arguments: Sequence[str], group: Any) -> bool:
     """Whether --json or --jsonl stands there as an option, not as another option's value."""
     command = next((group.commands[word] for word in arguments if word in group.commands), group)
-    options = (option for option in command.params if option.param_type_name == "option")
+    options = [entry for entry in command.params if entry.param_type_name == "option"]
     valued = {name for option in options if not option.is_flag for name in option.opts}
     words = iter(arguments)
     for word in words:

@@ -13,6 +13,7 @@ MODELS, PROMPT, LENGTH, SAMPLING = "Models", "Prompt", "Length and memory", "Sam
 SPECULATION, VERDICT, OUTPUT = "Speculation", "Verdict", "Output"
 TRAINING, COLLECT, DRAFTER, FITTING = "Training", "Collecting", "Drafter", "Fitting"
 CONVERSION = "Conversion"
+QUANTIZING = "Quantising"
 
 
 class StatsFormat(str, Enum):
@@ -35,6 +36,10 @@ class FlashAttentionChoice(str, Enum):
 
 def option(*names: str, help: str, panel: str, **rest: object) -> object:  # noqa: A002
     return typer.Option(*names, help=help, rich_help_panel=panel, **rest)  # type: ignore[arg-type]
+
+
+def argument(name: str, *, help: str) -> object:  # noqa: A002
+    return typer.Argument(metavar=name, help=help, show_default=False)
 
 
 Model = Annotated[

@@ -76,7 +76,7 @@ def tensor_problems(drafter: Metadata, shape: DrafterShape) -> Iterator[str]:
         found = drafter.tensors.get(name)
         if found is None or 0 in wanted.shape:
             continue
-        if _trim(found.shape) != _trim(wanted.shape):
+        if trimmed(found.shape) != trimmed(wanted.shape):
             yield f"tensors: {name} has shape {found.shape}, wanted {wanted.shape}"
 
 
@@ -146,7 +146,7 @@ def _of_layer(values: tuple[int, ...] | None, layer: int) -> int:
     return values[layer] if layer < len(values) else values[0]
 
 
-def _trim(shape: tuple[int, ...]) -> tuple[int, ...]:
+def trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Drop trailing ones, which ggml does not distinguish from absent dimensions."""
     end = len(shape)
     while end > 1 and shape[end - 1] == 1:

@@ -21,11 +21,11 @@ from dspark_cli.engine.lanes import Lanes
 from dspark_cli.engine.model import Model, open_model
 from dspark_cli.engine.taps import Taps
 from dspark_cli.engine.vocab import Vocabulary
-from dspark_cli.errors import DsparkError, InterruptedRunError, UsageError
-from dspark_cli.generate import Generation
+from dspark_cli.errors import DsparkError, UsageError
+from dspark_cli.generate import run_to_end
 from dspark_cli.machine import available_memory
 from dspark_cli.metadata import Metadata, read_metadata
-from dspark_cli.options import GenerationOptions, MemoryOptions, PairOptions, usable_cores
+from dspark_cli.options import MemoryOptions, PairOptions, usable_cores
 from dspark_cli.pair import Pair, open_pair
 from dspark_cli.sizes import plan_lanes
 from dspark_cli.stats import Statistics
@@ -516,23 +516,13 @@ def _side_by_side(
         # A text that began from nothing begins with its opening: without it, all are the same.
         begun = max(answer.n_prompt, OPENING_TOKENS + 1)
         prompt = answer.tokens[:begun].tolist()
-        drafted = _generate(pair, prompt, options.timed_tokens)
-        plain = _generate(alone, prompt, options.timed_tokens)
+        drafted = run_to_end(pair, prompt, options.timed_tokens)
+        plain = run_to_end(alone, prompt, options.timed_tokens)
         total.merge(drafted)
         if drafted.decode_seconds and plain.n_predict:
             speed = drafted.n_predict / drafted.decode_seconds
             ratios.append(speed / (plain.n_predict / plain.decode_seconds))
     return total, ratios
-
-
-def _generate(pair: Pair, prompt: list[int], tokens: int) -> Statistics:
-    room = pair.room - len(prompt)
-    run = Generation(pair, prompt, GenerationOptions(n_predict=max(min(tokens, room), 1)))
-    for _ in run:
-        pass
-    if run.finish_reason == "interrupted":
-        raise InterruptedRunError
-    return run.statistics
 
 
 def _gib(size: int) -> str:
