@@ -59,7 +59,8 @@ def types_in(path: Path) -> dict[str, str]:
 
 
 def data_of(path: Path, name: str) -> np.ndarray:
-    return next(tensor.data for tensor in GGUFReader(path).tensors if tensor.name == name)
+    """Numbers in their order; llama.cpp's quantiser drops a last dimension of 1."""
+    return next(tensor.data for tensor in GGUFReader(path).tensors if tensor.name == name).ravel()
 
 
 def main_type(name: str) -> str:
