@@ -101,8 +101,8 @@ def measure_costs(
         position = depth + turn * INJECTED
         for length in range(longest + 1):
             rows = tokens[position : position + length + 1]
-            score[length].append(target.score(rows, position).seconds)
-            target.rewind(position)
+            # A pass costs what it takes to go back in it, as if half of the draft were rejected.
+            score[length].append(target.rehearse(rows, position, kept=1 + length // 2))
             if length:
                 draft[length].append(drafter.propose(tokens[position], position, length).seconds)
         target.read(tokens[position : position + INJECTED], position)

@@ -3,9 +3,9 @@
 This package knows two descriptions; it opens no model and knows no sizes of memory.
 """
 
+from dspark_cli.contract.architectures import TAPPABLE, ArchitectureSupport
 from dspark_cli.contract.rules import check_pair, check_target, check_trainable, disagreements
 from dspark_cli.contract.shapes import (
-    TAPPABLE,
     TEMPERATURES_KEY,
     AttentionShape,
     DrafterShape,
@@ -17,6 +17,7 @@ from dspark_cli.contract.shapes import (
 __all__ = [
     "TAPPABLE",
     "TEMPERATURES_KEY",
+    "ArchitectureSupport",
     "AttentionShape",
     "DrafterShape",
     "TargetShape",
