@@ -14,6 +14,7 @@ is applied to the logits of both widths.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 
@@ -264,12 +265,24 @@ class _Judge:
             self.pair.target.rewind(first + index)
 
     def _noise(self, plain: Run, watched: Sequence[Top], rounds: Sequence[Round]) -> Noise:
-        """Score the plain text again in the speculative run's batches, and compare the logits."""
+        """Score the plain text again in batches as wide as those of ``rounds``.
+
+        One batch follows the other, and nothing is ever taken back: a memory that goes back
+        wrongly is a fault to be found, and must not raise what is tolerated.
+        """
+        self._prefill()
+        inputs = [self.prompt[-1], *plain.tokens[:-1]]
+        widths = cycle([round_.scored + 1 for round_ in rounds] or [1])
         gap = logit = 0.0
-        for row, top in zip(self._rescored(plain.tokens, rounds), watched, strict=False):
-            change = row[top.ids] - top.logits
-            gap = max(gap, abs(float(change[0] - change[1])))
-            logit = max(logit, float(np.abs(change).max()))
+        index = 0
+        while index < len(inputs):
+            batch = inputs[index : index + next(widths)]
+            scored = self.pair.target.score(batch, len(self.prompt) - 1 + index)
+            for row, top in enumerate(watched[index : index + len(batch)]):
+                change = scored.logits[row][top.ids] - top.logits
+                gap = max(gap, abs(float(change[0] - change[1])))
+                logit = max(logit, float(np.abs(change).max()))
+            index += len(batch)
         return Noise(gap, logit)
 
     def _wrong_end(self, run: Run) -> tuple[int, str] | None:

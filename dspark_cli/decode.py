@@ -13,7 +13,15 @@ from typing import Protocol
 import numpy as np
 
 from dspark_cli.errors import InterruptedRunError, LlamaError
-from dspark_cli.events import Event, Finish, FinishReason, Prefill, Round
+from dspark_cli.events import (
+    NO_ROLLBACK,
+    Event,
+    Finish,
+    FinishReason,
+    Prefill,
+    Rollback,
+    Round,
+)
 from dspark_cli.schedule import WHOLE_DRAFT, Outcome, Schedule
 from dspark_cli.verify import Rows, verify
 
@@ -37,7 +45,7 @@ class Target(Protocol):
     def read(self, tokens: Sequence[int], position: int, /) -> float: ...
     def score(self, tokens: Sequence[int], position: int, /) -> Scored: ...
     def taps(self, rows: int, /) -> np.ndarray: ...
-    def rewind(self, position: int, /) -> None: ...
+    def rewind(self, position: int, /) -> Rollback: ...
 
 
 class Draft(Protocol):
@@ -151,22 +159,25 @@ class Decoding:
         broken = verdict.bonus is None and reason is None
         if not tokens:
             raise broken_logits(began + 1)
-        if reason is None and not broken:
-            self._pending.append(self.target.taps(len(tokens)))
-            try:
+        self.position += len(tokens)
+        rollback = NO_ROLLBACK
+        try:
+            # Before the taps are read: where accepted tokens are decoded again, theirs count.
+            rollback = self.target.rewind(self.position)
+            if reason is None and not broken:
+                self._pending.append(self.target.taps(len(tokens)))
                 if not self.schedule.patient:
                     self._inject()
-            except InterruptedRunError:
-                reason = "interrupted"  # the round's tokens are committed all the same
-        self.position += len(tokens)
-        self.target.rewind(self.position)
+        except InterruptedRunError:
+            reason = "interrupted"  # the round's tokens are committed all the same
         self.last = tokens[-1]
         self.produced += len(tokens)
         ended = len(tokens) <= verdict.accepted  # inside the accepted draft
         accepted = len(tokens) if ended else verdict.accepted
         if not ended:
+            took = scored.seconds + rollback.seconds
             self.schedule.learn(
-                Outcome(draft.tokens, length, accepted, tokens, draft.seconds, scored.seconds)
+                Outcome(draft.tokens, length, accepted, tokens, draft.seconds, took)
             )
         yield Round(
             tokens=tokens,
@@ -180,6 +191,7 @@ class Decoding:
             draft_seconds=draft.seconds,
             score_seconds=scored.seconds,
             inject_seconds=self._injecting,
+            rollback=rollback,
             seconds=self.clock() - started,
         )
         if broken:

@@ -22,6 +22,17 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
+class Rollback:
+    """What it took to go back to the committed tokens after a pass over more."""
+
+    seconds: float = 0.0
+    tokens: int = 0  # decoded once more, where the target's memory keeps one recurrent state only
+
+
+NO_ROLLBACK = Rollback()
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """One propose, score, verify and commit.
 
@@ -39,6 +50,7 @@ class Round:
     draft_seconds: float = 0.0
     score_seconds: float = 0.0
     inject_seconds: float = 0.0
+    rollback: Rollback = NO_ROLLBACK
     seconds: float = 0.0  # the whole round, Python included, its reader not
 
     @property

@@ -174,11 +174,13 @@ class Generation:
             return
         position = min(decoding.position, self._pair.room - 1)
         target = self._pair.target
+        if not target.reaches(position):
+            return  # a full context, whose last pass was over one token
         with suppress(InterruptedRunError):
+            target.rewind(position)
             for _ in range(SINGLE_PASSES):
-                target.rewind(position)
-                scored = target.score([decoding.last], position)
-                self.statistics.plain_score_seconds.append(scored.seconds)
+                seconds = target.rehearse([decoding.last], position, kept=1)
+                self.statistics.plain_score_seconds.append(seconds)
 
 
 def run_to_end(pair: Pair, prompt: Sequence[int], tokens: int) -> Statistics:

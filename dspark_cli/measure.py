@@ -161,9 +161,11 @@ def measure_costs(
     for turn in range(MOST_TURNS):
         # Plain passes follow one another, which saves llama.cpp the making of another graph;
         # scored drafts change their length.
-        _score(target, tokens[: depth + 1], depth)
+        target.rehearse(tokens[depth : depth + 1], depth, kept=1)
         for length in range(longest + 1):
-            score[length].append(_score(target, tokens[: depth + length + 1], depth))
+            rows = tokens[depth : depth + length + 1]
+            # A pass costs what it takes to go back in it, as if half of the draft were rejected.
+            score[length].append(target.rehearse(rows, depth, kept=1 + length // 2))
             if length:
                 draft[length].append(drafter.propose(tokens[depth], depth, length).seconds)
         progress(turn + 1, MOST_TURNS)
@@ -176,13 +178,6 @@ def measure_costs(
         draft=(0.0, *(median(times) for times in draft[1:])),
         inject=inject,
     )
-
-
-def _score(target: Target, tokens: Sequence[int], depth: int) -> float:
-    """Seconds of scoring what stands behind ``depth`` tokens in memory, which stay there."""
-    seconds = target.score(tokens[depth:], depth).seconds
-    target.rewind(depth)
-    return seconds
 
 
 def _measure_injections(

@@ -52,7 +52,7 @@ class Outcome:
     accepted: int  # of those
     committed: tuple[int, ...]  # accepted tokens and the bonus
     draft_seconds: float = 0.0
-    score_seconds: float = 0.0
+    score_seconds: float = 0.0  # going back included
 
 
 @dataclass(frozen=True, slots=True)

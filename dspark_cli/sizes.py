@@ -44,10 +44,12 @@ class ContextSizes:
     tap_bytes: int  # of the target: n_taps x width x n_batch floats
     logits_bytes: int
     n_sequences: int = 1
+    n_rs_seq: int = 0  # tokens that a ring of recurrent states can go back
+    state_bytes: int = 0  # of the recurrent states, a ring's or a saved one among them
 
     @property
     def bytes(self) -> int:
-        return self.kv_bytes + self.tap_bytes + self.logits_bytes
+        return self.kv_bytes + self.state_bytes + self.tap_bytes + self.logits_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
     _check_quantised_cache(target, drafter, memory)
     block = (drafter.block_size or 0) if drafter else 0
     taps = len(drafter.taps or ()) if drafter else 0
+    rewind = target.support.rewind if target.support and drafter else "cut"
     # A block must fit into one batch; llama.cpp clamps both to the requested context.
     n_batch = min(limit, max(memory.batch_size, block + 1))
     n_ctx = _pad(limit)
@@ -83,6 +86,8 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
         kv_bytes=kv_bytes(target.attention, n_ctx, memory.cache_type_k, memory.cache_type_v),
         tap_bytes=taps * target.width * n_batch * F32,
         logits_bytes=(block + 1) * target.vocabulary * F32,
+        n_rs_seq=block if rewind == "ring" else 0,
+        state_bytes=target.state_bytes * (1 + {"cut": 0, "ring": block, "replay": 1}[rewind]),
     )
     if drafter is None:
         return Sizes(limit, target_sizes, None, target.weight_bytes)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dspark_cli.errors import InterruptedRunError
+from dspark_cli.events import NO_ROLLBACK, Rollback
 
 VOCABULARY = 256
 WRONG = VOCABULARY - 1  # a token that no text in these tests contains
@@ -115,10 +116,11 @@ class CountingTarget:
             raise ValueError(f"taps of {rows} rows, the last decode had {len(self._decoded)}")
         return np.array(self._decoded[:rows])
 
-    def rewind(self, position: int) -> None:
+    def rewind(self, position: int) -> Rollback:
         if position > len(self.memory):
             raise ValueError(f"rewound to {position}, memory ends at {len(self.memory)}")
         del self.memory[position:]
+        return NO_ROLLBACK
 
     def _decode(self, tokens: Sequence[int], position: int) -> None:
         self._ctrl_c.check()

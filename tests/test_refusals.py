@@ -79,7 +79,7 @@ def files(tmp_path_factory) -> Files:
 
     write_random_drafter(files.path("other-drafter.gguf"), target, seed=2)
     write_random_target(files.path("other-target.gguf"), seed=2)
-    for arch in ("gemma3", "qwen2", "gpt2", "lfm2"):
+    for arch in ("gemma3", "qwen2", "gpt2", "mamba2"):
         write_random_target(files.path(f"{arch}.gguf"), arch=arch)
     renamed = VOCABULARY.renamed(97, "å")
     write_random_drafter(files.path("renamed.gguf"), target, vocabulary=renamed)
@@ -200,7 +200,7 @@ DECIDED_EARLY = {
     "gemma3": ("run -m gemma3.gguf -md drafter.gguf", CONTRACT, "cannot tap gemma3|qwen3"),
     "qwen2": ("run -m qwen2.gguf -md drafter.gguf", CONTRACT, "cannot tap qwen2|qwen3"),
     "gpt2": ("run -m gpt2.gguf -md drafter.gguf", CONTRACT, "cannot tap gpt2|qwen3"),
-    "a recurrent target": ("run -m lfm2.gguf -md drafter.gguf", CONTRACT, "lfm2|recurrent"),
+    "mamba2": ("run -m mamba2.gguf -md drafter.gguf", CONTRACT, "cannot tap mamba2|qwen3"),
     "the fork's dialect": (
         "run -m target.gguf -md fork.gguf",
         CONTRACT,
@@ -430,7 +430,7 @@ def test_the_right_n_max_may_be_said_aloud(dspark, files):
     assert outcome.code == 0
 
 
-@pytest.mark.parametrize("arch", ["gemma3", "qwen2", "gpt2", "lfm2"])
+@pytest.mark.parametrize("arch", ["gemma3", "qwen2", "gpt2", "mamba2"])
 @pytest.mark.usefixtures("no_weights")
 def test_without_a_drafter_the_architecture_does_not_matter(dspark, files, arch):
     """Plain decoding taps nothing: such a target gets as far as being loaded."""

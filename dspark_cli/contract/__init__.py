@@ -3,6 +3,7 @@
 This package knows two descriptions; it opens no model and knows no sizes of memory.
 """
 
+from dspark_cli.contract.architectures import TAPPABLE, ArchitectureSupport
 from dspark_cli.contract.rules import (
     check_pair,
     check_target,
@@ -12,7 +13,6 @@ from dspark_cli.contract.rules import (
     limitations,
 )
 from dspark_cli.contract.shapes import (
-    TAPPABLE,
     TEMPERATURES_KEY,
     AttentionShape,
     DrafterShape,
@@ -24,6 +24,7 @@ from dspark_cli.contract.shapes import (
 __all__ = [
     "TAPPABLE",
     "TEMPERATURES_KEY",
+    "ArchitectureSupport",
     "AttentionShape",
     "DrafterShape",
     "TargetShape",

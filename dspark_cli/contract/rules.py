@@ -7,9 +7,9 @@ reported together, each naming the thing, what was wanted and what was found.
 
 from collections.abc import Iterator
 
+from dspark_cli.contract.architectures import TAPPABLE
 from dspark_cli.contract.shapes import (
     MAX_LAYERS,
-    TAPPABLE,
     DrafterShape,
     TargetShape,
     read_drafter,
@@ -43,7 +43,13 @@ def check_target(target: TargetShape) -> None:
 def check_trainable(target: TargetShape) -> None:
     """Refuse a target that no drafter could serve; raises ContractError."""
     check_target(target)
-    if problems := list(_architecture_problems(target)):
+    problems = list(_architecture_problems(target))
+    if target.support is not None and target.support.rewind != "cut":
+        problems.append(
+            f"architecture: {target.architecture} targets have recurrent memories, whose taps "
+            "dspark train cannot collect side by side yet"
+        )
+    if problems:
         raise ContractError(problems)
 
 
@@ -143,16 +149,10 @@ def _block_problems(shape: DrafterShape, draft_max: int | None) -> Iterator[str]
 
 
 def _architecture_problems(target: TargetShape) -> Iterator[str]:
-    support = target.support
-    if support is None:
+    if target.support is None:
         yield (
             f"architecture: llama.cpp cannot tap {target.architecture} targets, wanted one of "
             f"{', '.join(TAPPABLE)}"
-        )
-    elif support.rewind == "recurrent":
-        yield (
-            f"architecture: the memory of {target.architecture} targets is recurrent and cannot "
-            "be rewound in part, so drafts could not be rejected"
         )
 
 

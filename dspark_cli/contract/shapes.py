@@ -1,58 +1,18 @@
 """What a target and a drafter are, as far as the other one cares: read from metadata alone.
 
-Sources: llama.cpp ``src/models/dflash.cpp`` for keys and tensors, ``src/llama-arch.cpp`` for the
-architectures.
+Source: llama.cpp ``src/models/dflash.cpp`` for keys and tensors.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from dspark_cli.contract.architectures import TAPPABLE, ArchitectureSupport
+from dspark_cli.contract.recurrence import recurrent_layers, state_bytes
 from dspark_cli.metadata import Metadata, Strings, Tensor
 
 Dialect: TypeAlias = Literal["dspark", "dflash", "fork", "dflash2", "deepseek4", "none"]
 """``dspark`` and ``dflash`` run here; the others are recognised to be refused by name."""
-
-Rewind: TypeAlias = Literal["cut", "recurrent"]
-"""How a target's memory forgets rejected tokens: positions are cut off, or a state must be
-restored."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArchitectureSupport:
-    """What the installed llama.cpp can do with one target architecture."""
-
-    final_tap: bool = False  # whether the graph publishes the stream after its last layer
-    rewind: Rewind = "cut"
-
-
-# The graphs that publish ``t_layer_inp`` (llama.cpp src/models/*.cpp of llama-cpp-python
-# 0.3.36); any other architecture aborts the process with "layer input tensor is null".
-# Recurrent: llm_arch_is_hybrid.
-TAPPABLE: dict[str, ArchitectureSupport] = {
-    "bailingmoe3": ArchitectureSupport(rewind="recurrent"),
-    "deepseek4": ArchitectureSupport(final_tap=True, rewind="recurrent"),
-    "gemma4": ArchitectureSupport(),
-    "gpt-oss": ArchitectureSupport(),
-    "hunyuan-dense": ArchitectureSupport(),
-    "hunyuan_vl": ArchitectureSupport(),
-    "lfm2": ArchitectureSupport(rewind="recurrent"),
-    "lfm2moe": ArchitectureSupport(rewind="recurrent"),
-    "llama": ArchitectureSupport(),
-    "mimo2": ArchitectureSupport(final_tap=True),
-    "minimax-01": ArchitectureSupport(rewind="recurrent"),
-    "minimax-m2": ArchitectureSupport(),
-    "muse-glimmer": ArchitectureSupport(),
-    "nanbeige": ArchitectureSupport(),
-    "nemotron_h": ArchitectureSupport(final_tap=True, rewind="recurrent"),
-    "nemotron_h_moe": ArchitectureSupport(final_tap=True, rewind="recurrent"),
-    "qwen3": ArchitectureSupport(),
-    "qwen35": ArchitectureSupport(rewind="recurrent"),
-    "qwen35moe": ArchitectureSupport(rewind="recurrent"),
-    "qwen3moe": ArchitectureSupport(),
-    "qwen3next": ArchitectureSupport(rewind="recurrent"),
-    "qwen4exp": ArchitectureSupport(rewind="recurrent"),
-}
 
 TEMPERATURES_KEY = "dspark_cli.confidence_temperatures"
 """What divides the confidence's logit, per draft position; llama.cpp ignores the key."""
@@ -64,7 +24,7 @@ MAX_LAYERS = 512  # LLAMA_MAX_LAYERS; a file that claims more is not believed
 class AttentionShape:
     """What the K/V cache of one model takes per position."""
 
-    kv_heads: tuple[int, ...]  # per layer
+    kv_heads: tuple[int, ...]  # per layer; 0 where a layer keeps no cells
     key_length: int  # per head
     value_length: int
 
@@ -84,6 +44,7 @@ class TargetShape:
     names_end: bool  # whether it says which token ends a text; llama.cpp guesses otherwise
     attention: AttentionShape
     weight_bytes: int
+    state_bytes: int = 0  # one state of all recurrent layers together
 
     @property
     def vocabulary(self) -> int:
@@ -146,7 +107,10 @@ def read_target(metadata: Metadata) -> TargetShape:
     layers = metadata.integer(f"{arch}.block_count") or 0
     # Appended multi-token-prediction layers are no layers of the trunk.
     layers -= metadata.integer(f"{arch}.nextn_predict_layers") or 0
+    # nanbeige goes through its layers several times, each time with cells of its own.
+    layers *= metadata.integer(f"{arch}.num_loops") or 1
     embeddings = "token_embd.weight" in metadata.tensors
+    recurrent = recurrent_layers(metadata, layers)
     return TargetShape(
         name=metadata.fingerprint.name,
         architecture=arch,
@@ -157,7 +121,8 @@ def read_target(metadata: Metadata) -> TargetShape:
         has_embeddings=embeddings,
         has_head=embeddings or "output.weight" in metadata.tensors,
         names_end=any(f"tokenizer.ggml.{end}_token_id" in metadata.values for end in ENDS),
-        attention=_attention(metadata, layers),
+        attention=_attention(metadata, layers, recurrent),
+        state_bytes=len(recurrent) * state_bytes(metadata) if recurrent else 0,
         weight_bytes=_weight_bytes(metadata),
     )
 
@@ -220,14 +185,18 @@ def _axis(tensor: Tensor, axis: int) -> int:
     return tensor.shape[axis] if axis < len(tensor.shape) else 1
 
 
-def _attention(metadata: Metadata, layers: int) -> AttentionShape:
+def _attention(
+    metadata: Metadata, layers: int, recurrent: frozenset[int] = frozenset()
+) -> AttentionShape:
     prefix = f"{metadata.architecture}.attention."
     heads = metadata.integers(prefix + "head_count") or (1,)
     kv_heads = metadata.integers(prefix + "head_count_kv") or heads
     width = metadata.integer(f"{metadata.architecture}.embedding_length") or 0
     head_width = width // max(heads[0], 1)
+    if len(kv_heads) != layers:
+        kv_heads = kv_heads[:1] * min(layers, MAX_LAYERS)
     return AttentionShape(
-        kv_heads=kv_heads if len(kv_heads) == layers else kv_heads[:1] * min(layers, MAX_LAYERS),
+        kv_heads=tuple(0 if at in recurrent else count for at, count in enumerate(kv_heads)),
         key_length=metadata.integer(prefix + "key_length") or head_width,
         value_length=metadata.integer(prefix + "value_length") or head_width,
     )

@@ -15,6 +15,7 @@ from dspark_cli.errors import InterruptedRunError, LlamaError
 from dspark_cli.native.batch import EmbeddingBatch, LaneBatch, TokenBatch, view_row
 from dspark_cli.native.interrupt import abort_check, interrupted
 from dspark_cli.native.log import log
+from dspark_cli.native.state import restore_state, save_state
 from dspark_cli.options import FlashAttention
 from dspark_cli.sizes import ContextSizes
 
@@ -50,6 +51,11 @@ class Context:
         self.n_ctx = int(bindings.llama_n_ctx(handle))
         self.n_batch = int(bindings.llama_n_batch(handle))
         self.n_ubatch = int(bindings.llama_n_ubatch(handle))
+        self.n_rs_seq = int(bindings.llama_n_rs_seq(handle))
+        model = bindings.llama_get_model(handle)
+        self.recurrent = bool(
+            bindings.llama_model_is_recurrent(model) or bindings.llama_model_is_hybrid(model)
+        )
 
     @property
     def handle(self) -> Any:
@@ -106,7 +112,36 @@ class Context:
         ):
             raise LlamaError(
                 f"the {self._what}'s memory cannot be rewound to position {position}: "
-                "llama_memory_seq_rm says no (recurrent and hybrid models keep one state only)"
+                "llama_memory_seq_rm says no"
+            )
+
+    def forget_before(self, position: int) -> None:
+        """Forget everything of the run before ``position``; what follows stays where it is."""
+        if not bindings.llama_memory_seq_rm(
+            bindings.llama_get_memory(self.handle), 0, 0, position
+        ):
+            raise LlamaError(
+                f"the {self._what}'s memory cannot forget what stands before position {position}: "
+                "llama_memory_seq_rm says no"
+            )
+
+    def save_state(self) -> np.ndarray:
+        """The recurrent part of the run's memory, as bytes; attention cells are not in it."""
+        log.clear()
+        state = save_state(self.handle)
+        if state is None:
+            raise LlamaError(
+                f"llama.cpp could not save the {self._what}'s recurrent state", log=log.errors()
+            )
+        return state
+
+    def restore_state(self, state: np.ndarray) -> None:
+        """Make the recurrent part of the memory what it was when ``state`` was saved."""
+        log.clear()
+        if not restore_state(self.handle, state):
+            raise LlamaError(
+                f"llama.cpp could not restore the {self._what}'s recurrent state",
+                log=log.errors(),
             )
 
     def clear(self) -> None:
@@ -138,6 +173,7 @@ def open_context(
     params.n_ubatch = sizes.n_ubatch
     params.n_outputs_max = sizes.n_outputs_max
     params.n_seq_max = sizes.n_sequences
+    params.n_rs_seq = sizes.n_rs_seq
     params.n_threads = params.n_threads_batch = settings.threads
     params.flash_attn_type = FLASH_ATTENTION[settings.flash_attention]
     params.type_k = GGMLQuantizationType[settings.cache_type_k.upper()].value

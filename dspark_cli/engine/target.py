@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dspark_cli.engine.context import Context
+from dspark_cli.engine.rewind import Cut, Replay, Rewind
 from dspark_cli.engine.taps import Taps
+from dspark_cli.events import Rollback
 from dspark_cli.native.batch import TokenBatch
 
 
@@ -45,14 +47,24 @@ class Target:
         self.chunk = context.n_batch
         self._taps = taps
         self._batch = TokenBatch(max(self.chunk, widest_score))
+        one_state = context.recurrent and not context.n_rs_seq
+        self.rewinding: Rewind = Replay(context, self._decode) if one_state else Cut(context)
 
     def read(self, tokens: Sequence[int], position: int) -> float:
         """Decode a piece of the prompt, which needs no logits; returns the seconds."""
+        self.rewinding.before(tokens, position, tentative=False)
+        return self._decode(tokens, position)
+
+    def _decode(self, tokens: Sequence[int], position: int) -> float:
         self._batch.fill(tokens, position, outputs=False)
         return self.context.decode(self._batch)
 
     def score(self, tokens: Sequence[int], position: int) -> Scored:
-        """Decode ``tokens`` from ``position`` on, with logits for each."""
+        """Decode ``tokens`` from ``position`` on, with logits for each.
+
+        At least the first of them is kept: the target chose it itself.
+        """
+        self.rewinding.before(tokens, position, tentative=len(tokens) > 1)
         self._batch.fill(tokens, position, outputs=True)
         seconds = self.context.decode(self._batch)
         return Scored(LogitRows(self.context, len(tokens)), seconds)
@@ -63,9 +75,26 @@ class Target:
             return np.empty((rows, 0), np.float32)
         return self._taps.read(rows)
 
-    def rewind(self, position: int) -> None:
-        """Forget everything from ``position`` on."""
+    def rewind(self, position: int) -> Rollback:
+        """Forget everything from ``position`` on.
+
+        Rows and taps of the last pass up to there are those that the memory now holds.
+        """
+        return self.rewinding.back(position)
+
+    def reaches(self, position: int) -> bool:
+        """Whether the memory can go back to ``position``."""
+        return self.rewinding.reaches(position)
+
+    def rehearse(self, tokens: Sequence[int], position: int, *, kept: int) -> float:
+        """Seconds of scoring ``tokens`` and going back to the first ``kept``; leaves no trace."""
+        state = self.context.save_state() if self.context.recurrent and position else None
+        seconds = self.score(tokens, position).seconds + self.rewind(position + kept).seconds
+        if state is not None:
+            self.context.restore_state(state)
         self.context.rewind(position)
+        self.rewinding.before((), position, tentative=False)
+        return seconds
 
     def clear(self) -> None:
         self.context.clear()

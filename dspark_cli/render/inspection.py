@@ -148,10 +148,15 @@ def _tappable(target: TargetShape) -> str:
     support = target.support
     if support is None:
         return "no: llama.cpp's graph publishes no layer inputs"
-    if support.rewind == "recurrent":
-        return "yes, but its recurrent memory cannot be rewound in part"
     last = target.layers if support.final_tap else target.layers - 1
     return f"yes, inputs of layers 0 to {last}"
+
+
+REWINDS = {
+    "cut": "drops cells",
+    "ring": "drops cells, keeps earlier recurrent states",
+    "replay": "restores a saved recurrent state, decodes accepted tokens again",
+}
 
 
 def _target_table(target: TargetShape) -> Table:
@@ -166,6 +171,7 @@ def _target_table(target: TargetShape) -> Table:
             ("context", f"{target.context_length} positions"),
             ("weights", _mib(target.weight_bytes)),
             ("can be tapped", _tappable(target)),
+            ("rewind", REWINDS[target.support.rewind] if target.support else "unknown"),
         ],
     )
 
@@ -216,6 +222,8 @@ def _sizes_table(sizes: Sizes) -> Table:
     row("n_ubatch", *(str(context.n_ubatch) for _, context in contexts))
     row("n_outputs_max", *(str(context.n_outputs_max) for _, context in contexts))
     row("K/V cache", *(_mib(context.kv_bytes) for _, context in contexts))
+    if sizes.target.state_bytes:
+        row("recurrent states", *(_mib(context.state_bytes) for _, context in contexts))
     row("tap buffers", *(_mib(context.tap_bytes) for _, context in contexts))
     row("logits", *(_mib(context.logits_bytes) for _, context in contexts))
     return table
@@ -283,6 +291,8 @@ def _context_json(sizes: ContextSizes) -> JsonObject:
         "n_ubatch": sizes.n_ubatch,
         "n_outputs_max": sizes.n_outputs_max,
         "kv_bytes": sizes.kv_bytes,
+        "n_rs_seq": sizes.n_rs_seq,
+        "state_bytes": sizes.state_bytes,
         "tap_bytes": sizes.tap_bytes,
         "logits_bytes": sizes.logits_bytes,
     }
