@@ -204,7 +204,7 @@ class _Judge:
         return LEAST_TOLERANCE if self.given_tolerance is None else self.given_tolerance
 
     def _run(self, loop: type[Decoding], drafter: Drafter, choose: Chooser) -> Run:
-        self.pair.clear()
+        self.pair.clear(len(self.prompt) - 1)
         rounds: list[Round] = []
         reason: FinishReason = "interrupted"
         for event in loop(

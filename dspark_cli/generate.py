@@ -92,7 +92,7 @@ class Generation:
             raise RuntimeError("this run is over or under way: make a new Generation to go again")
         self._begun = True
         pair, options = self._pair, self.options
-        number = pair.clear()
+        number = pair.clear(len(self._prompt) - 1)
         choose = chooser_for(options.sampling, pair.vocabulary, self._prompt)
         decoding = Decoding(
             pair.target,

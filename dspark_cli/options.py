@@ -85,10 +85,15 @@ class MemoryOptions:
     cache_type_v: str = "f16"
     cache_type_k_draft: str = "f16"
     cache_type_v_draft: str = "f16"
+    draft_window: int | None = None  # positions that the drafter keeps; 0: all; None: see sizes
 
     def __post_init__(self) -> None:
         if self.ctx_size is not None and self.ctx_size < 0:
             raise UsageError(f"--ctx-size wants 0 or more tokens, got {self.ctx_size}")
+        if self.draft_window is not None and self.draft_window < 0:
+            raise UsageError(
+                f"--draft-window wants auto, 0 or a number of positions, got {self.draft_window}"
+            )
         for name, value in (
             ("--batch-size", self.batch_size),
             ("--ubatch-size", self.ubatch_size),

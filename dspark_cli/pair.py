@@ -43,11 +43,15 @@ class Pair:
         """Positions that a run may fill: the requested ``-c``."""
         return self.plan.sizes.limit
 
-    def clear(self) -> int:
-        """Forget the last run, to begin another; returns the new one's number."""
+    def clear(self, coming: int = 0) -> int:
+        """Forget the last run, to begin another; returns the new one's number.
+
+        ``coming`` positions are read before the first draft: of those that the drafter's window
+        would drop at once, taps are not injected.
+        """
         self.target.clear()
         if self.drafter is not None:
-            self.drafter.clear()
+            self.drafter.clear(coming)
         self._runs += 1
         return self._runs
 
@@ -147,9 +151,9 @@ def _open_drafter(
     if context.n_batch < sizes.n_batch:
         raise LlamaError(
             f"llama.cpp gave the drafter n_batch {context.n_batch}, wanted {sizes.n_batch} "
-            "(a full context and one block)"
+            "(all that it keeps, and one block)"
         )
-    return Drafter(context, shape)
+    return Drafter(context, shape, plan.sizes.draft_window)
 
 
 def _offload_warnings(memory: MemoryOptions) -> Iterator[str]:

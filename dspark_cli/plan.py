@@ -70,7 +70,7 @@ class Survey:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a run would be warned of."""
-        return tuple(_warnings(self.target, self.sizes))
+        return tuple(_warnings(self.target, self.drafter, self.sizes))
 
     def plan(self) -> Plan:
         """The plan of a run; raises what keeps it from being one."""
@@ -162,12 +162,21 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _warnings(target: TargetShape, sizes: Sizes | None) -> Iterator[str]:
+def _warnings(
+    target: TargetShape, drafter: DrafterShape | None, sizes: Sizes | None
+) -> Iterator[str]:
     if sizes is not None and target.context_length and sizes.limit > target.context_length:
         yield (
             f"-c {sizes.limit} is more than the {target.context_length} positions that "
             f"{target.name} was trained on: expect the text to degrade beyond them"
         )
+    if sizes is not None and drafter is not None and drafter.context_length:
+        kept = sizes.draft_window or sizes.limit
+        if kept > drafter.context_length:
+            yield (
+                f"{drafter.name} was trained on {drafter.context_length} positions and keeps up "
+                f"to {kept}: expect fewer accepted drafts beyond them (--draft-window auto)"
+            )
     if not target.names_end:
         yield (
             f"{target.name} names no end-of-generation token (tokenizer.ggml.eos_token_id): "

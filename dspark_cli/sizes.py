@@ -1,7 +1,8 @@
 """How large everything will be: contexts, batches, tap buffers and caches, all planned first.
 
 The drafter's context holds a full context of the target plus one block, and its ``n_batch`` covers
-both, as llama.cpp's own driver of PrismML PR #67 sizes it. All arithmetic, no model.
+both, as llama.cpp's own driver of PrismML PR #67 sizes it; where the context is longer than the
+drafter's window, it holds the window and one block. All arithmetic, no model.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dspark_cli.options import DEFAULT_CTX_SIZE, MemoryOptions
 CTX_PADDING = 256  # llama_context pads n_ctx to a multiple of this (src/llama-context.cpp)
 F32 = 4  # bytes
 MIN_DRAFTER_UBATCH = 64  # rows; as fast as 512 for injection, an eighth of the logits buffer
+WINDOW_PERCENT = 75  # of the drafter's own context_length: the window by default
 LANE_BATCH = 512  # rows; prompts of a collection are read in such chunks
 QUANT_BLOCK = 32  # elements; every quantised cache type shares one scale among so many
 
@@ -60,6 +62,7 @@ class Sizes:
     target: ContextSizes
     drafter: ContextSizes | None
     weight_bytes: int
+    draft_window: int | None = None  # positions that the drafter keeps; None: all
 
     @property
     def bytes(self) -> int:
@@ -93,7 +96,8 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
         return Sizes(limit, target_sizes, None, target.weight_bytes)
     # llama.cpp pads the drafter's context again; the block of the last round reaches past the
     # target's.
-    wanted = n_ctx + block
+    window = draft_window(drafter, memory, limit)
+    wanted = (window or n_ctx) + block
     ubatch = max(MIN_DRAFTER_UBATCH, block + 1)
     drafter_sizes = ContextSizes(
         n_ctx_requested=wanted,
@@ -108,7 +112,13 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
         tap_bytes=0,
         logits_bytes=ubatch * target.vocabulary * F32,
     )
-    return Sizes(limit, target_sizes, drafter_sizes, target.weight_bytes + drafter.weight_bytes)
+    return Sizes(
+        limit,
+        target_sizes,
+        drafter_sizes,
+        target.weight_bytes + drafter.weight_bytes,
+        draft_window=window,
+    )
 
 
 def plan_lanes(target: TargetShape, *, lanes: int, positions: int, taps: int) -> ContextSizes:
@@ -134,6 +144,19 @@ def context_limit(target: TargetShape, memory: MemoryOptions) -> int:
     if memory.ctx_size is None:
         return min(trained, DEFAULT_CTX_SIZE)
     return memory.ctx_size or trained
+
+
+def draft_window(drafter: DrafterShape, memory: MemoryOptions, limit: int) -> int | None:
+    """How many of the last positions the drafter keeps; None where it keeps all ``limit``.
+
+    By default all where it was trained on as many, and otherwise three quarters of what it was
+    trained on, so that no query sees a distance that it never learned: what lies farther back
+    makes it guess worse, not better.
+    """
+    window, trained = memory.draft_window, drafter.context_length
+    if window is None:
+        window = trained * WINDOW_PERCENT // 100 if limit > trained else 0
+    return window if 0 < window < limit else None
 
 
 def kv_bytes(attention: AttentionShape, n_ctx: int, type_k: str, type_v: str) -> int:

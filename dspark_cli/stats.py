@@ -14,12 +14,48 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 Number = TypeVar("Number", int, float)
 JsonObject: TypeAlias = dict[str, JsonValue]
 
+FIRST_DEPTH = 1024  # positions; every further bucket of depth is twice as long
 FOREIGN_ROUNDS = 32  # drafted rounds before a drafter is called a stranger
 FOREIGN_RATE = 0.2  # first-position acceptance below which it is called so
 
 
 def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
+
+
+def depth_of(position: int) -> int:
+    """Where the bucket of a position begins: 0, 1024, 2048, 4096, and so on doubling."""
+    return 0 if position < FIRST_DEPTH else 1 << (position.bit_length() - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What came of the drafts that were made between two depths of the context."""
+
+    steps: int = 0
+    scored: int = 0
+    accepted: int = 0
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        accepted = ratio(self.accepted, self.steps)
+        return None if accepted is None else 1 + accepted
+
+    def plus(self, other: "Depth") -> "Depth":
+        return Depth(
+            self.steps + other.steps, self.scored + other.scored, self.accepted + other.accepted
+        )
+
+    def as_json(self, begins: int) -> JsonObject:
+        return {
+            "from_position": begins,
+            "to_position": 2 * begins or FIRST_DEPTH,
+            "num_spec_steps": self.steps,
+            "num_draft_tokens": self.scored,
+            "num_accepted_draft_tokens": self.accepted,
+            "draft_acceptance_rate": ratio(self.accepted, self.scored),
+            "mean_acceptance_length": self.mean_acceptance_length,
+        }
 
 
 @dataclass(slots=True)
@@ -51,6 +87,9 @@ class Statistics:
     draft_seconds: float = 0.0
     score_seconds: float = 0.0
     inject_seconds: float = 0.0
+    rollback_seconds: float = 0.0
+    rollback_tokens: int = 0  # decoded once more
+    depths: dict[int, Depth] = field(default_factory=dict)  # by the depth where they begin
     plain_score_seconds: list[float] = field(default_factory=list)  # single-token passes
     finish_reason: FinishReason | None = None
 
@@ -77,6 +116,8 @@ class Statistics:
         self.draft_seconds += round_.draft_seconds
         self.score_seconds += round_.score_seconds
         self.inject_seconds += round_.inject_seconds
+        self.rollback_seconds += round_.rollback.seconds
+        self.rollback_tokens += round_.rollback.tokens
         self.scored_lengths[round_.scored] = self.scored_lengths.get(round_.scored, 0) + 1
         if not round_.scored:
             self.num_plain_steps += 1
@@ -88,6 +129,9 @@ class Statistics:
             self.expecting_steps += 1
             self.num_expected_draft_tokens += round_.expected
         self.histogram[round_.accepted] = self.histogram.get(round_.accepted, 0) + 1
+        begins = depth_of(round_.position)
+        depth = Depth(1, round_.scored, round_.accepted)
+        self.depths[begins] = self.depths.get(begins, Depth()).plus(depth)
         for position in range(round_.scored - round_.ignored):
             _bump(self.judged_per_pos, position, by=1)
             _bump(self.reached_per_pos, position, by=position <= round_.accepted)
@@ -104,6 +148,7 @@ class Statistics:
             "num_proposed_draft_tokens", "num_draft_tokens", "num_accepted_draft_tokens",
             "num_rejected_draft_tokens", "num_ignored_draft_tokens", "prefill_seconds",
             "prefill_tokens", "decode_seconds", "draft_seconds", "score_seconds", "inject_seconds",
+            "rollback_seconds", "rollback_tokens",
         ):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for ours, theirs in (
@@ -118,6 +163,8 @@ class Statistics:
         ):  # fmt: skip
             for position, value in enumerate(getattr(other, name)):
                 _bump(getattr(self, name), position, by=value)
+        for begins, depth in other.depths.items():
+            self.depths[begins] = self.depths.get(begins, Depth()).plus(depth)
         self.plain_score_seconds += other.plain_score_seconds
         self.finish_reason = other.finish_reason
 
@@ -172,6 +219,7 @@ class Statistics:
     def other_seconds(self) -> float:
         """Decode time outside llama.cpp's decode calls: Python and sampling."""
         inside = self.draft_seconds + self.score_seconds + self.inject_seconds
+        inside += self.rollback_seconds
         return max(self.decode_seconds - inside, 0.0)
 
     @property
@@ -227,6 +275,10 @@ class Statistics:
             },
             "acceptance_rate_per_pos": list(self.acceptance_rate_per_pos),
             "conditional_acceptance_rate_per_pos": list(self.conditional_acceptance_rate_per_pos),
+            "acceptance_by_depth": [
+                depth.as_json(begins) for begins, depth in sorted(self.depths.items())
+            ],
+            "rollback_tokens": self.rollback_tokens,
             "mean_confidence": self.mean_confidence,
             "mean_confidence_per_pos": list(self.mean_confidence_per_pos),
         }
@@ -241,6 +293,7 @@ class Statistics:
             "draft_seconds": self.draft_seconds,
             "score_seconds": self.score_seconds,
             "inject_seconds": self.inject_seconds,
+            "rollback_seconds": self.rollback_seconds,
             "other_seconds": self.other_seconds,
             "other_share": ratio(self.other_seconds, self.decode_seconds),
             "single_token_seconds": self.single_token_seconds,

@@ -100,15 +100,41 @@ def test_the_drafter_holds_a_full_context_and_one_block(
     sizes = plan_sizes(
         a_target(trained_for=trained_for),
         a_drafter(block_size=block_size),
-        MemoryOptions(ctx_size=ctx_size),
+        MemoryOptions(ctx_size=ctx_size, draft_window=0),
     )
 
     assert sizes.limit == limit
+    assert sizes.draft_window is None
     assert sizes.target.n_ctx == n_ctx
     assert sizes.drafter.n_batch == n_ctx + block_size
     assert sizes.drafter.n_batch_requested == n_ctx + block_size
     assert sizes.drafter.n_ctx >= n_ctx + block_size
     assert sizes.drafter.n_ctx % 256 == 0
+
+
+@pytest.mark.parametrize(
+    ("ctx_size", "draft_window", "window"),
+    [
+        (4096, None, None),  # as many positions as the drafter was trained on
+        (4097, None, 3072),  # three quarters of them
+        (131_072, None, 3072),
+        (131_072, 0, None),
+        (131_072, 500, 500),
+        (400, 500, None),
+        (400, 50, 50),
+    ],
+)
+def test_the_drafter_keeps_a_window_of_a_long_context(ctx_size, draft_window, window):
+    """Its memory is that of the window and one block, however long the context."""
+    sizes = plan_sizes(
+        a_target(),
+        a_drafter(block_size=4),
+        MemoryOptions(ctx_size=ctx_size, draft_window=draft_window),
+    )
+
+    assert sizes.draft_window == window
+    assert sizes.drafter.n_ctx_requested == (window or sizes.target.n_ctx) + 4
+    assert sizes.drafter.n_batch == sizes.drafter.n_ctx_requested
 
 
 @pytest.mark.parametrize("ctx_size", [256, 4096, 131_072])

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from dspark_cli.events import Finish, Prefill, Round, Text
-from dspark_cli.stats import Statistics
+from dspark_cli.events import Finish, Prefill, Rollback, Round, Text
+from dspark_cli.stats import Depth, Statistics, depth_of
 
 # Four rounds of a drafter with a block of 4. All numbers are sums of powers of two, so that the
 # arithmetic below is exact.
@@ -123,6 +123,18 @@ def test_the_counts_of_a_run():
         "acceptance_rate_per_pos": [3 / 3, 2 / 3, 1 / 2, 1 / 1],
         # Position 3 was reached once, for the second step had parted at position 2.
         "conditional_acceptance_rate_per_pos": [3 / 3, 2 / 3, 1 / 1, 1 / 1],
+        "acceptance_by_depth": [
+            {
+                "from_position": 0,
+                "to_position": 1024,
+                "num_spec_steps": 3,
+                "num_draft_tokens": 11,
+                "num_accepted_draft_tokens": 7,
+                "draft_acceptance_rate": 7 / 11,
+                "mean_acceptance_length": 1 + 7 / 3,
+            }
+        ],
+        "rollback_tokens": 0,
         "mean_confidence": (2.75 + 1.25 + 1.75) / 12,
         "mean_confidence_per_pos": [2.75 / 3, 1.5 / 3, 0.75 / 3, 0.75 / 3],
     }
@@ -142,6 +154,7 @@ def test_the_timings_of_a_run():
         "draft_seconds": 3.0,
         "score_seconds": 7.0,
         "inject_seconds": 1.0,
+        "rollback_seconds": 0.0,
         "other_seconds": 2.0,
         "other_share": 2 / 13,
         "single_token_seconds": 1.0,
@@ -151,6 +164,45 @@ def test_the_timings_of_a_run():
     }
     assert timings == expected
     assert list(timings) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("position", "begins"),
+    [
+        (0, 0),
+        (1023, 0),
+        (1024, 1024),
+        (2047, 1024),
+        (2048, 2048),
+        (28_000, 16_384),
+        (2**17, 2**17),
+    ],
+)
+def test_depths_double(position, begins):
+    """Few enough to be read at any length, and fine where drafters fade first."""
+    assert depth_of(position) == begins
+
+
+def test_acceptance_is_told_apart_by_depth():
+    """Two runs together count as one; rounds without a draft are in no depth."""
+    shallow = added(Round((1, 2, 3), 10, 4, 4, 2, 0), Round((1,), 3000, 0, 0, 0, 0))
+    shallow.merge(added(Round((1,), 5000, 4, 4, 0, 0), Round((1, 2), 20, 2, 2, 1, 0)))
+
+    assert shallow.depths == {0: Depth(2, 6, 3), 4096: Depth(1, 4, 0)}
+    assert [at["draft_acceptance_rate"] for at in shallow.as_json()["acceptance_by_depth"]] == [
+        0.5,
+        0.0,
+    ]
+
+
+def test_a_rollback_is_part_of_the_time_and_of_no_other():
+    """Its seconds are not Python's."""
+    statistics = added(
+        Round((1,), 0, 4, 4, 0, 0, score_seconds=1.0, rollback=Rollback(0.5, 1), seconds=2.0)
+    )
+
+    assert statistics.other_seconds == 0.5
+    assert (statistics.rollback_seconds, statistics.rollback_tokens) == (0.5, 1)
 
 
 def test_a_run_says_why_it_ended():

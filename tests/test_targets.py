@@ -206,8 +206,8 @@ class Prompter:
         self.observed.append((position, taps.copy()))
         return self.drafter.observe(taps, position)
 
-    def clear(self) -> None:
-        self.drafter.clear()
+    def clear(self, coming: int = 0) -> None:
+        self.drafter.clear(coming)
 
 
 def plain_text(pair: Pair, tokens: int = TOKENS) -> list[int]:

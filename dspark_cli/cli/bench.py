@@ -62,6 +62,7 @@ def bench(
     cache_type_v: params.CacheTypeV = "f16",
     cache_type_k_draft: params.CacheTypeKDraft = "f16",
     cache_type_v_draft: params.CacheTypeVDraft = "f16",
+    draft_window: params.DraftWindow = None,
     no_calibration: params.NoCalibration = False,
     oracle: Annotated[
         bool,
@@ -101,6 +102,7 @@ def bench(
         cache_type_v=cache_type_v,
         cache_type_k_draft=cache_type_k_draft,
         cache_type_v_draft=cache_type_v_draft,
+        draft_window=draft_window,
     )
     texts = built_in(limit) if prompts is None else [*read_jsonl(prompts)][:limit]
     if plot is not None and not plot.absolute().parent.is_dir():

@@ -49,6 +49,7 @@ def calibrate(
     cache_type_v: params.CacheTypeV = "f16",
     cache_type_k_draft: params.CacheTypeKDraft = "f16",
     cache_type_v_draft: params.CacheTypeVDraft = "f16",
+    draft_window: params.DraftWindow = None,
     json_document: params.Json = False,
 ) -> int:
     """Measure a pair on this machine for --schedule auto, and keep what was found."""
@@ -67,6 +68,7 @@ def calibrate(
             cache_type_v=cache_type_v,
             cache_type_k_draft=cache_type_k_draft,
             cache_type_v_draft=cache_type_v_draft,
+            draft_window=draft_window,
         ),
     )
     texts = None if prompts is None else [prompt.text for prompt in read_jsonl(prompts)][:limit]

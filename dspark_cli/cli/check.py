@@ -63,6 +63,7 @@ def check(
     cache_type_v: params.CacheTypeV = "f16",
     cache_type_k_draft: params.CacheTypeKDraft = "f16",
     cache_type_v_draft: params.CacheTypeVDraft = "f16",
+    draft_window: params.DraftWindow = None,
     temp: params.Temperature = 0.0,
     top_k: params.TopK = 40,
     top_p: params.TopP = 0.95,
@@ -101,6 +102,7 @@ def check(
             cache_type_v=cache_type_v,
             cache_type_k_draft=cache_type_k_draft,
             cache_type_v_draft=cache_type_v_draft,
+            draft_window=draft_window,
         ),
     )
     source = PromptSource(
@@ -278,6 +280,7 @@ MEMORY_FLAGS = {
     "cache_type_v": "-ctv",
     "cache_type_k_draft": "-ctkd",
     "cache_type_v_draft": "-ctvd",
+    "draft_window": "--draft-window",
 }
 
 

@@ -39,6 +39,7 @@ def inspect(
     cache_type_v: params.CacheTypeV = "f16",
     cache_type_k_draft: params.CacheTypeKDraft = "f16",
     cache_type_v_draft: params.CacheTypeVDraft = "f16",
+    draft_window: params.DraftWindow = None,
     json_document: params.Json = False,
 ) -> int:
     """Say whether a drafter fits a target, and the sizes of a run, without loading either."""
@@ -60,6 +61,7 @@ def inspect(
         cache_type_v=cache_type_v,
         cache_type_k_draft=cache_type_k_draft,
         cache_type_v_draft=cache_type_v_draft,
+        draft_window=draft_window,
     )
     survey = survey_pair(PairOptions(target_path, drafter_path, spec_draft_n_max, memory))
     problem = survey.problem or _memory_problem(survey)

@@ -34,6 +34,11 @@ class FlashAttentionChoice(str, Enum):
     off = "off"
 
 
+def window(text: str) -> int | None:
+    """``auto`` or a number; raises ValueError for anything else."""
+    return None if text == "auto" else int(text)
+
+
 def option(*names: str, help: str, panel: str, **rest: object) -> object:  # noqa: A002
     return typer.Option(*names, help=help, rich_help_panel=panel, **rest)  # type: ignore[arg-type]
 
@@ -84,6 +89,17 @@ DraftMax = Annotated[
         help="Tokens drafted per round; must equal the drafter's block_size, its default.",
         panel=SPECULATION,
         metavar="N",
+    ),
+]
+DraftWindow = Annotated[
+    int | None,
+    option(
+        "--draft-window",
+        help="Positions that the drafter keeps, the last W; 0 keeps all.  [dim]default: auto, "
+        "three quarters of the context that it was trained on[/dim]",
+        panel=SPECULATION,
+        metavar="W|auto|0",
+        parser=window,
     ),
 ]
 SCHEDULE_HELP = (

@@ -70,6 +70,7 @@ def run(
     cache_type_v: params.CacheTypeV = "f16",
     cache_type_k_draft: params.CacheTypeKDraft = "f16",
     cache_type_v_draft: params.CacheTypeVDraft = "f16",
+    draft_window: params.DraftWindow = None,
     temp: params.Temperature = 0.0,
     top_k: params.TopK = 40,
     top_p: params.TopP = 0.95,
@@ -107,6 +108,7 @@ def run(
             cache_type_v=cache_type_v,
             cache_type_k_draft=cache_type_k_draft,
             cache_type_v_draft=cache_type_v_draft,
+            draft_window=draft_window,
         ),
     )
     options = GenerationOptions(

@@ -217,6 +217,8 @@ def _sizes_table(sizes: Sizes) -> Table:
     def row(name: str, *values: str) -> None:
         table.add_row(name, *values)
 
+    if sizes.draft_window:
+        row("window", "", str(sizes.draft_window))
     row("n_ctx", *(str(context.n_ctx) for _, context in contexts))
     row("n_batch", *(str(context.n_batch) for _, context in contexts))
     row("n_ubatch", *(str(context.n_ubatch) for _, context in contexts))
@@ -277,6 +279,7 @@ def _sizes_json(sizes: Sizes) -> JsonObject:
     return {
         "limit": sizes.limit,
         "bytes": sizes.bytes,
+        "draft_window": sizes.draft_window,
         "target": _context_json(sizes.target),
         "drafter": _context_json(sizes.drafter) if sizes.drafter else None,
     }

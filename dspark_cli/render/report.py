@@ -15,6 +15,8 @@ def statistics_table(statistics: Statistics, *, drafting: bool) -> RenderableTyp
     tables: list[RenderableType] = [_summary(statistics, drafting=drafting)]
     if statistics.judged_per_pos:
         tables.append(_positions(statistics))
+    if len(statistics.depths) > 1:
+        tables.append(_depths(statistics))
     return Group(*tables)
 
 
@@ -110,11 +112,13 @@ def _time_split(statistics: Statistics, *, drafting: bool) -> str:
             "draft": statistics.draft_seconds,
             "score": statistics.score_seconds,
             "inject": statistics.inject_seconds,
+            "rollback": statistics.rollback_seconds,
             "other": statistics.other_seconds,
         }
     return ", ".join(
         f"{name} {percent(ratio(seconds, statistics.decode_seconds))}"
         for name, seconds in parts.items()
+        if name != "rollback" or statistics.rollback_tokens
     )
 
 
@@ -131,6 +135,18 @@ def _positions(statistics: Statistics) -> Table:
     if statistics.confidence_counts:
         confidences = statistics.mean_confidence_per_pos[: len(cumulative)]
         table.add_row("confidence", *map(percent, confidences))
+    return table
+
+
+def _depths(statistics: Statistics) -> Table:
+    """Acceptance by depth of the context; a drafter fades where it was not trained."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("from position", style="bold")
+    depths = sorted(statistics.depths.items())
+    for begins, _ in depths:
+        table.add_column(str(begins), justify="right")
+    table.add_row("accept", *(percent(ratio(at.accepted, at.scored)) for _, at in depths))
+    table.add_row("tau", *(number(at.mean_acceptance_length) for _, at in depths))
     return table
 
 
