@@ -184,12 +184,12 @@ def _measure_injections(
     target: Target, drafter: Drafter, tokens: Sequence[int], position: int
 ) -> tuple[float, float]:
     """Seconds of an injection: of any batch, and of every row."""
-    taken: dict[int, list[float]] = {rows: [] for rows in INJECTED}
+    few, many = INJECTED[0], min(INJECTED[1], target.chunk)
+    taken: dict[int, list[float]] = {rows: [] for rows in (few, many)}
     for _ in range(INJECTIONS):
-        for rows in INJECTED:
+        for rows in (few, many):
             target.read(tokens[position : position + rows], position)
             taken[rows].append(drafter.observe(target.taps(rows), position))
             position += rows
-    few, many = INJECTED
     per_row = max(median(taken[many]) - median(taken[few]), 0.0) / (many - few)
     return max(median(taken[few]) - few * per_row, 0.0), per_row

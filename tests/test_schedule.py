@@ -282,6 +282,17 @@ def test_a_context_too_small_to_measure_in_is_no_obstacle(knowing, dspark):
     assert not list(cache.rglob("*.json"))
 
 
+@pytest.mark.parametrize("batch", [1, 2, 6])
+def test_a_pair_is_measured_in_batches_of_any_size(knowing, dspark, batch):
+    """What is timed fits into the batch that the run has."""
+    target, drafter, _ = knowing
+
+    done = dspark(*auto_words(target, drafter, "-b", batch))
+
+    assert done.code == 0, done.out
+    assert "measured this pair" in done.err
+
+
 def test_costs_can_follow_the_clock(knowing, dspark):
     """--live-costs means auto; the text stays the target's own."""
     target, drafter, _ = knowing

@@ -291,7 +291,7 @@ def test_a_plan_beyond_memory_is_refused_with_both_figures():
 
     # 4 layers x 2 heads x 64 elements x 2 bytes, twice, are 2 KiB a position: 4 GiB, and 1 GiB
     # in the drafter's one layer.
-    with pytest.raises(DsparkError, match=r"needs 5\.\d GiB .* 1\.5 GiB are available") as refusal:
+    with pytest.raises(DsparkError, match=r"needs 4\.\d GiB .* 1\.5 GiB are available") as refusal:
         check_memory(sizes, GIB * 3 // 2)
 
     assert "-c 2097152" in str(refusal.value)

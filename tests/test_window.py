@@ -225,8 +225,8 @@ def test_every_kind_of_drafter_is_as_good_as_a_fresh_one(target, tmp_path, kind,
         taps = np.concatenate(witness.observed)
         for item in witness.proposals[::7]:
             pair.drafter.clear(item.position)
-            if item.first:
-                pair.drafter._fed = item.first  # noqa: SLF001  as if the others were dropped
+            # As if all before were dropped.
+            pair.drafter.first = pair.drafter._fed = item.first  # noqa: SLF001
             pair.drafter.observe(taps[item.first : item.position], item.first)
             fresh = pair.drafter.propose(item.last, item.position, len(item.draft.tokens))
             assert fresh.tokens == item.draft.tokens
