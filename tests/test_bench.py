@@ -118,6 +118,19 @@ def test_every_arm_is_measured_on_every_prompt(knowing, dspark):
     assert plain["n_predict"] == fixed["n_predict"] == 60
 
 
+def test_speed_can_be_measured_at_a_depth_of_the_context(knowing, dspark):
+    """Other text stands before every prompt; what it takes to read is not in the speed."""
+    done = dspark(*knowing, "--trials", 1, "--depth", 100, "--json")
+    beyond = dspark(*knowing, "--trials", 1, "--depth", 100, "-c", 110, "--json")
+
+    assert done.code == 0, done.err
+    arms = done.document["arms"]
+    assert arms["fixed"]["n_prompt"] == arms["plain"]["n_prompt"] == 3 * 101
+    assert arms["fixed"]["n_predict"] == 60
+    assert beyond.code == 1
+    assert "none of 3 prompts leaves room for 20 tokens" in beyond.document["error"]["message"]
+
+
 def test_one_schedule_can_be_measured_alone(knowing, dspark):
     done = dspark(*knowing, "--trials", 1, "--schedules", "fixed", "--json")
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +52,15 @@ def bench(
         int,
         params.option("-n", "--n-predict", help="Tokens per run.", panel=params.LENGTH, min=1),
     ] = 128,
+    depth: Annotated[
+        int,
+        params.option(
+            "--depth",
+            help="Tokens of other text before every prompt: speed at that depth of the context.",
+            panel=params.LENGTH,
+            min=0,
+        ),
+    ] = 0,
     ctx_size: params.CtxSize = None,
     threads: params.Threads = None,
     threads_draft: params.ThreadsDraft = None,
@@ -118,7 +127,9 @@ def bench(
         pair = owned.enter_context(open_pair(PairOptions(target, drafter, memory=memory)))
         # A context of its own, without taps: plain decoding pays for nothing that it does not use.
         alone = owned.enter_context(open_pair(PairOptions(target, None, memory=memory)))
-        comparison = Comparison(pair, alone, kinds, trials, n_predict, oracle=oracle, peer=peer)
+        comparison = Comparison(
+            pair, alone, kinds, trials, n_predict, depth, oracle=oracle, peer=peer
+        )
         auto = prepared(pair, ScheduleOptions("auto"), kept=not no_calibration)
         try:
             found = comparison.run(texts, auto)
@@ -144,6 +155,7 @@ class Comparison:
     kinds: Sequence[ScheduleKind]
     trials: int
     tokens: int
+    depth: int  # tokens of other text before every prompt
     oracle: bool
     peer: Path | None
 
@@ -151,7 +163,8 @@ class Comparison:
         """Measure; raises InterruptedRunError after Ctrl-C."""
         from dspark_cli.bench import find_bounds, fitting, run_bench
 
-        prompts, dropped = fitting(tokenized(self.pair, texts), self.pair.room, self.tokens)
+        questions = tokenized(self.pair, texts, depth=self.depth)
+        prompts, dropped = fitting(questions, self.pair.room, self.tokens)
         if dropped:
             warn(f"{dropped} prompts leave no room for {self.tokens} tokens and are left out")
         with training_progress("measuring", "") as progress:
@@ -211,15 +224,28 @@ def built_in(limit: int | None) -> list[Prompt]:
     return list(islice(chosen, limit))
 
 
-def tokenized(pair: "Pair", prompts: list[Prompt]) -> "list[BenchPrompt]":
-    """Prompts as the target wants them: in its chat template where it has one."""
+def tokenized(pair: "Pair", prompts: list[Prompt], *, depth: int = 0) -> "list[BenchPrompt]":
+    """Prompts as the target wants them: in its chat template where it has one.
+
+    ``depth`` tokens of built-in texts stand before each.
+    """
     from dspark_cli.bench import BenchPrompt
     from dspark_cli.generate import own_tokens
 
+    before = filler(pair, depth)
     return [
-        BenchPrompt(tuple(own_tokens(pair.vocabulary, prompt.text)), prompt.category or OTHER)
+        BenchPrompt((*before, *own_tokens(pair.vocabulary, prompt.text)), prompt.category or OTHER)
         for prompt in prompts
     ]
+
+
+def filler(pair: "Pair", length: int) -> list[int]:
+    """So many tokens of built-in texts, one after the other."""
+    from dspark_cli.generate import raw_tokens
+    from dspark_cli.train.templates import written_prompts
+
+    texts = (raw_tokens(pair.vocabulary, f"{prompt.text}\n") for prompt in written_prompts(SEED))
+    return list(islice(chain.from_iterable(texts), length))
 
 
 def draw_plot(document: JsonObject, path: Path) -> None:
