@@ -105,16 +105,16 @@ def test_what_does_not_fit_its_target_says_so(dspark, tmp_path, target):
 
 
 def test_a_target_that_cannot_run_here_is_no_obstacle(dspark, tmp_path, target):
-    """A recurrent target's drafter is converted and compared; the note says what is missing."""
-    recurrent = write_random_target(tmp_path / "recurrent.gguf", arch="lfm2")
+    """The drafter of a target that is not tapped is converted and compared; the note says so."""
+    untapped = write_random_target(tmp_path / "untapped.gguf", arch="qwen2")
     fork = write_fork(tmp_path / "fork.gguf", target)
     out = tmp_path / "out.gguf"
 
-    outcome = dspark("convert", fork.path, "-m", recurrent.path, "-o", out, "-t", 1)
+    outcome = dspark("convert", fork.path, "-m", untapped.path, "-o", out, "-t", 1)
 
     assert outcome.code == 0, outcome.err
     assert "cannot be run here yet" in outcome.err
-    assert "recurrent" in outcome.err
+    assert "qwen2" in outcome.err
     assert "4 of 4 random blocks" in outcome.out
 
 

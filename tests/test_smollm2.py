@@ -147,7 +147,8 @@ def test_python_takes_little_of_the_decode_time(pair):
     """The JSON shows what is spent outside llama.cpp; its parts add up to the whole."""
     timings = finish(pair, chat_prompt(pair, RAINBOWS), 32).as_json()["timings"]
 
-    parts = [timings[f"{part}_seconds"] for part in ("draft", "score", "inject", "other")]
+    names = ("draft", "score", "inject", "rollback", "other")
+    parts = [timings[f"{name}_seconds"] for name in names]
     assert sum(parts) == pytest.approx(timings["decode_seconds"])
     assert timings["other_share"] == timings["other_seconds"] / timings["decode_seconds"]
 
