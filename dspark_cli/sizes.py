@@ -12,7 +12,7 @@ from dspark_cli.errors import DsparkError, UsageError
 from dspark_cli.options import DEFAULT_CTX_SIZE, MemoryOptions
 
 CTX_PADDING = 256  # llama_context pads n_ctx to a multiple of this (src/llama-context.cpp)
-F32 = 4  # bytes
+F32, F16 = 4, 2  # bytes
 MIN_DRAFTER_UBATCH = 64  # rows; as fast as 512 for injection, an eighth of the logits buffer
 WINDOW_PERCENT = 75  # of the drafter's own context_length: the window by default
 LANE_BATCH = 512  # rows; prompts of a collection are read in such chunks
@@ -48,10 +48,19 @@ class ContextSizes:
     n_sequences: int = 1
     n_rs_seq: int = 0  # tokens that a ring of recurrent states can go back
     state_bytes: int = 0  # of the recurrent states, a ring's or a saved one among them
+    attention_bytes: int = 0  # the mask, and the scores where they are laid out
 
     @property
     def bytes(self) -> int:
-        return self.kv_bytes + self.state_bytes + self.tap_bytes + self.logits_bytes
+        return sum(
+            (
+                self.kv_bytes,
+                self.state_bytes,
+                self.tap_bytes,
+                self.logits_bytes,
+                self.attention_bytes,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +88,20 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
     # A block must fit into one batch; llama.cpp clamps both to the requested context.
     n_batch = min(limit, max(memory.batch_size, block + 1))
     n_ctx = _pad(limit)
+    n_ubatch = min(n_batch, max(memory.ubatch_size, block + 1))
     target_sizes = ContextSizes(
         n_ctx_requested=limit,
         n_ctx=n_ctx,
         n_batch_requested=max(memory.batch_size, block + 1),
         n_batch=n_batch,
-        n_ubatch=min(n_batch, max(memory.ubatch_size, block + 1)),
+        n_ubatch=n_ubatch,
         n_outputs_max=block + 1,
         kv_bytes=kv_bytes(target.attention, n_ctx, memory.cache_type_k, memory.cache_type_v),
         tap_bytes=taps * target.width * n_batch * F32,
         logits_bytes=(block + 1) * target.vocabulary * F32,
         n_rs_seq=block if rewind == "ring" else 0,
         state_bytes=target.state_bytes * (1 + {"cut": 0, "ring": block, "replay": 1}[rewind]),
+        attention_bytes=attention_bytes(target.attention, n_ctx, n_ubatch, memory),
     )
     if drafter is None:
         return Sizes(limit, target_sizes, None, target.weight_bytes)
@@ -111,6 +122,7 @@ def plan_sizes(target: TargetShape, drafter: DrafterShape | None, memory: Memory
         ),
         tap_bytes=0,
         logits_bytes=ubatch * target.vocabulary * F32,
+        attention_bytes=attention_bytes(drafter.attention, _pad(wanted), ubatch, memory),
     )
     return Sizes(
         limit,
@@ -165,6 +177,15 @@ def kv_bytes(attention: AttentionShape, n_ctx: int, type_k: str, type_v: str) ->
     return int(sum(attention.kv_heads) * per_head * n_ctx)
 
 
+def attention_bytes(
+    attention: AttentionShape, n_ctx: int, n_ubatch: int, memory: MemoryOptions
+) -> int:
+    """Bytes of the mask of a pass, and of its scores: flash attention lays out none."""
+    if memory.flash_attention == "off":
+        return (attention.heads + 1) * n_ctx * n_ubatch * F32
+    return n_ctx * n_ubatch * F16
+
+
 def check_memory(sizes: Sizes, available: int | None) -> None:
     """Refuse a plan that the machine cannot hold, before it is allocated.
 
@@ -173,11 +194,14 @@ def check_memory(sizes: Sizes, available: int | None) -> None:
     """
     if available is None or sizes.bytes <= available:
         return
+    smaller = "a quantised cache (-ctk q8_0 -ctv q8_0)"
+    if sizes.target.attention_bytes > sizes.target.kv_bytes:
+        smaller = "a smaller -ub, or flash attention (-fa auto)"
     raise DsparkError(
         f"-c {sizes.limit}: the run needs {_gib(sizes.bytes)} (weights "
         f"{_gib(sizes.weight_bytes)}, the rest caches and buffers), "
         f"{_gib(available)} are available",
-        hint="use a smaller -c, or a quantised cache (-ctk q8_0 -ctv q8_0)",
+        hint=f"use a smaller -c, or {smaller}",
     )
 
 

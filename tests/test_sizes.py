@@ -1,5 +1,7 @@
 """Every size is planned before anything is allocated, and llama.cpp then allocates just that."""
 
+import re
+
 import pytest
 
 from dspark_cli.contract import AttentionShape, DrafterShape, TargetShape
@@ -22,7 +24,7 @@ def a_target(*, trained_for: int = 8192, head: int = 64, **changes) -> TargetSha
         "has_embeddings": True,
         "has_head": True,
         "names_end": True,
-        "attention": AttentionShape((2,) * 4, head, head),
+        "attention": AttentionShape(4, (2,) * 4, head, head),
         "weight_bytes": 10_000_000,
     }
     return TargetShape(**(facts | changes))
@@ -50,7 +52,7 @@ def a_drafter(*, block_size: int = 5, taps=(1, 2, 3), head: int = 64) -> Drafter
         causal=False,
         mrope=False,
         temperatures=(),
-        attention=AttentionShape((2,), head, head),
+        attention=AttentionShape(4, (2,), head, head),
         weight_bytes=1_000_000,
     )
 
@@ -217,12 +219,12 @@ def test_without_a_drafter_nothing_is_tapped():
 )
 def test_a_cache_takes_what_its_heads_take(type_k, type_v, expected):
     """With grouped queries only the K/V heads count: SmolLM2's 3, not its 9."""
-    assert kv_bytes(AttentionShape((3,) * 30, 64, 64), 4096, type_k, type_v) == expected
+    assert kv_bytes(AttentionShape(9, (3,) * 30, 64, 64), 4096, type_k, type_v) == expected
 
 
 def test_keys_and_values_and_layers_may_differ():
     """Each layer counts with its own K/V heads, keys and values with their own lengths."""
-    attention = AttentionShape((8, 0, 2), 192, 128)
+    attention = AttentionShape(8, (8, 0, 2), 192, 128)
 
     assert kv_bytes(attention, 256, "f16", "f16") == 10 * 256 * (192 + 128) * 2
 
@@ -250,7 +252,7 @@ def test_the_sum_holds_weights_caches_and_buffers_of_both():
 
     assert sizes.weight_bytes == 11_000_000
     assert sizes.bytes == sizes.weight_bytes + sum(
-        part.kv_bytes + part.tap_bytes + part.logits_bytes
+        part.kv_bytes + part.tap_bytes + part.logits_bytes + part.attention_bytes
         for part in (sizes.target, sizes.drafter)
     )
 
@@ -289,9 +291,9 @@ def test_a_plan_beyond_memory_is_refused_with_both_figures():
     """The sentence says what is needed and what there is, the hint how to need less."""
     sizes = plan_sizes(a_target(), a_drafter(), MemoryOptions(ctx_size=2**21))
 
-    # 4 layers x 2 heads x 64 elements x 2 bytes, twice, are 2 KiB a position: 4 GiB, and 1 GiB
-    # in the drafter's one layer.
-    with pytest.raises(DsparkError, match=r"needs 4\.\d GiB .* 1\.5 GiB are available") as refusal:
+    # 4 layers x 2 heads x 64 elements x 2 bytes, twice, are 2 KiB a position: 4 GiB, and a mask
+    # of 512 rows x 2 bytes makes it 6.
+    with pytest.raises(DsparkError, match=r"needs 6\.\d GiB .* 1\.5 GiB are available") as refusal:
         check_memory(sizes, GIB * 3 // 2)
 
     assert "-c 2097152" in str(refusal.value)
@@ -307,6 +309,22 @@ def test_a_plan_within_memory_passes(spare):
     check_memory(sizes, None)
     with pytest.raises(DsparkError):
         check_memory(sizes, sizes.bytes - 1)
+
+
+def test_scores_of_attention_are_planned_where_they_are_laid_out():
+    """Without flash attention a float per head, position and row, and a mask of floats."""
+    plans = {
+        kind: plan_sizes(a_target(), None, MemoryOptions(ctx_size=131_072, flash_attention=kind))
+        for kind in ("on", "auto", "off")
+    }
+
+    assert plans["off"].target.attention_bytes == (4 + 1) * 131_072 * 512 * 4
+    assert plans["on"].target.attention_bytes == 131_072 * 512 * 2
+    assert plans["auto"] == plans["on"]
+    with pytest.raises(DsparkError) as refusal:
+        check_memory(plans["off"], GIB)
+    assert "flash attention (-fa auto)" in refusal.value.hint
+    check_memory(plans["on"], GIB)
 
 
 # --- llama.cpp ----------------------------------------------------------------------------------
@@ -328,3 +346,18 @@ def test_llama_cpp_makes_what_was_planned(dspark, target, drafter, ctx_size, bat
         for name in ("n_ctx", "n_batch", "n_ubatch"):
             assert real[which][name] == planned[which][name], (which, name)
     assert real["drafter"]["n_batch"] == real["target"]["n_ctx"] + drafter.block_size
+
+
+@pytest.mark.parametrize("flash", ["on", "off"])
+@pytest.mark.parametrize("ctx_size", [4096, 65_536])
+def test_llama_cpp_takes_the_buffers_that_were_planned(dspark, target, ctx_size, flash):
+    """Its compute buffer holds what is planned for attention and logits, and little else."""
+    options = ("-m", target.path, "-c", ctx_size, "-fa", flash)
+    planned = dspark("inspect", *options, "--json").document["sizes"]["target"]
+
+    said = dspark("run", *options, "--no-draft", "-p", "a", "-n", 1, "--verbose").err
+    taken = max(float(size) for size in re.findall(r"compute buffer size = +([\d.]+) MiB", said))
+
+    beside = taken * 2**20 - planned["attention_bytes"] - planned["logits_bytes"]
+    activations = planned["n_ubatch"] * target.shape.n_embd * 4  # bytes of one matrix of them
+    assert 0 <= beside < 16 * activations

@@ -22,8 +22,9 @@ MAX_LAYERS = 512  # LLAMA_MAX_LAYERS; a file that claims more is not believed
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """What the K/V cache of one model takes per position."""
+    """What attention takes: of the K/V cache per position, and while it is computed."""
 
+    heads: int  # of queries, in the layer that has most
     kv_heads: tuple[int, ...]  # per layer; 0 where a layer keeps no cells
     key_length: int  # per head
     value_length: int
@@ -196,6 +197,7 @@ def _attention(
     if len(kv_heads) != layers:
         kv_heads = kv_heads[:1] * min(layers, MAX_LAYERS)
     return AttentionShape(
+        heads=max(heads),
         kv_heads=tuple(0 if at in recurrent else count for at, count in enumerate(kv_heads)),
         key_length=metadata.integer(prefix + "key_length") or head_width,
         value_length=metadata.integer(prefix + "value_length") or head_width,

@@ -228,6 +228,7 @@ def _sizes_table(sizes: Sizes) -> Table:
         row("recurrent states", *(_mib(context.state_bytes) for _, context in contexts))
     row("tap buffers", *(_mib(context.tap_bytes) for _, context in contexts))
     row("logits", *(_mib(context.logits_bytes) for _, context in contexts))
+    row("attention", *(_mib(context.attention_bytes) for _, context in contexts))
     return table
 
 
@@ -298,4 +299,5 @@ def _context_json(sizes: ContextSizes) -> JsonObject:
         "state_bytes": sizes.state_bytes,
         "tap_bytes": sizes.tap_bytes,
         "logits_bytes": sizes.logits_bytes,
+        "attention_bytes": sizes.attention_bytes,
     }
