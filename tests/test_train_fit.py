@@ -19,7 +19,7 @@ pytest.importorskip("matplotlib", reason="needs the extra train")
 
 from pairs import Drafter  # noqa: E402
 
-from dspark_cli import PairOptions, find_drafter, find_target, open_pair  # noqa: E402
+from dspark_cli import MemoryOptions, PairOptions, find_drafter, find_target, open_pair  # noqa: E402
 from dspark_cli.contract import TEMPERATURES_KEY  # noqa: E402
 from dspark_cli.errors import DsparkError, UsageError  # noqa: E402
 from dspark_cli.metadata import read_metadata  # noqa: E402
@@ -167,11 +167,13 @@ def test_the_exported_file_proposes_what_was_trained(talker, tmp_path, pruned):
     out = tmp_path / "drafter.gguf"
     write_drafter(
         out, plan, read_metadata(target.path), drafter.export(), draft_tokens=tokens,
-        head=target.weights["output.weight"][tokens], out_type="f32", temperatures=[0.5] * 5,
+        head=target.weights["output.weight"][tokens], context_length=32,
+        out_type="f32", temperatures=[0.5] * 5,
     )  # fmt: skip
     dataset = Dataset(folder / "dataset")
 
-    with open_pair(PairOptions(target.path, out)) as pair:
+    whole = MemoryOptions(draft_window=0)
+    with open_pair(PairOptions(target.path, out, memory=whole)) as pair:
         found = compare_proposals(drafter, pair.drafter, [dataset[i] for i in range(6)], 60)
 
     assert found.blocks == 60
@@ -192,7 +194,7 @@ def test_every_out_type_is_a_drafter_that_fits(words, tmp_path, dspark, out_type
     out = tmp_path / "drafter.gguf"
     write_drafter(
         out, plan, read_metadata(target.path), weights, draft_tokens=tokens,
-        head=target.weights["output.weight"], out_type=out_type,
+        head=target.weights["output.weight"], context_length=512, out_type=out_type,
     )  # fmt: skip
 
     assert dspark("inspect", "-m", target.path, "-md", out).code == 0
@@ -217,7 +219,8 @@ def test_a_full_disk_leaves_no_half_drafter(words, tmp_path):
     ):
         write_drafter(
             tmp_path / "drafter.gguf", plan, read_metadata(target.path), weights,
-            draft_tokens=tokens, head=target.weights["output.weight"], out_type="f16",
+            draft_tokens=tokens, head=target.weights["output.weight"], context_length=512,
+            out_type="f16",
         )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
@@ -257,7 +260,7 @@ def test_a_training_can_go_on_from_an_earlier_drafter(words, tmp_path):
     out = tmp_path / "old.gguf"
     write_drafter(
         out, plan, read_metadata(target.path), weights, draft_tokens=old,
-        head=target.weights["output.weight"][old], out_type="f32",
+        head=target.weights["output.weight"][old], context_length=512, out_type="f32",
     )  # fmt: skip
 
     begun = initial_weights(
@@ -489,6 +492,8 @@ def test_one_command_makes_a_drafter_and_a_report(asked, dspark):
     assert (kept / "report.png").read_bytes()[:4] == b"\x89PNG"
     metadata = read_metadata(folder / "drafter.gguf")
     assert len(metadata.values[TEMPERATURES_KEY]) == 5
+    longest = max(len(answer.tokens) for answer in Dataset(kept / "dataset"))
+    assert metadata.values["dflash.context_length"] == longest
 
 
 def test_a_finished_drafter_is_not_overwritten(asked, dspark):

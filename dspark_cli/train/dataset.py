@@ -240,6 +240,11 @@ class Dataset:
         return sum(shard.tokens for shard in self._shards)
 
     @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt and answer."""
+        return max(int(np.diff(offsets).max(initial=0)) for offsets in self._offsets)
+
+    @property
     def groups(self) -> list[int]:
         """Which distinct prompt each answer belongs to, in order of the answers.
 

@@ -48,7 +48,7 @@ class DesignOptions:
 
 @dataclass(frozen=True, slots=True)
 class DrafterDesign:
-    """The drafter to be trained: every number that its GGUF will state."""
+    """The drafter to be trained: every number of its shape."""
 
     target: TargetShape
     fingerprint: Fingerprint  # of the target
@@ -63,7 +63,6 @@ class DrafterDesign:
     feed_forward: int
     rms_epsilon: float
     rope_base: float
-    context_length: int
     mask_token: int
 
     @property
@@ -121,7 +120,6 @@ def design_drafter(model: Path, options: DesignOptions) -> DrafterDesign:
         feed_forward=feed_forward or 4 * target.width,
         rms_epsilon=metadata.number(f"{arch}.attention.layer_norm_rms_epsilon") or 1e-5,
         rope_base=metadata.number(f"{arch}.rope.freq_base") or 10_000.0,
-        context_length=target.context_length or 4096,
         mask_token=choose_mask_token(metadata),
     )
 

@@ -35,6 +35,7 @@ def write_drafter(
     *,
     draft_tokens: np.ndarray,
     head: np.ndarray,
+    context_length: int,
     out_type: OutType,
     temperatures: Sequence[float] = (),
     name: str | None = None,
@@ -42,8 +43,11 @@ def write_drafter(
     """Write ``out``; raises DsparkError where the disk refuses, and leaves nothing behind.
 
     ``draft_tokens`` [draft vocabulary] are target ids, ``head`` their rows of the target's head.
+    ``context_length`` counts the positions of the longest text that it was trained on: distances
+    beyond are none that it has learned, whatever the target can do.
     """
     keys = [*_keys(design, out_type, name or out.stem)]
+    keys.append(Key("dflash.context_length", context_length, "u32"))
     if temperatures:
         divisors = tuple(float(value) for value in temperatures)
         keys.append(Key(TEMPERATURES_KEY, divisors, "[f32]"))
@@ -83,7 +87,6 @@ def _keys(design: DrafterDesign, out_type: OutType, name: str) -> Iterator[Key]:
     yield Key("general.file_type", STORED_AS[out_type][1], "u32")
     for key, number in (
         ("block_count", design.layers),
-        ("context_length", design.context_length),
         ("embedding_length", design.width),
         ("feed_forward_length", design.feed_forward),
         ("attention.head_count", design.heads),

@@ -418,13 +418,15 @@ def export(
         trained.export(),
         draft_tokens=teaching.draft_tokens,
         head=teaching.head,
+        context_length=teaching.dataset.longest,
         out_type=options.out_type,
         temperatures=[position.temperature for position in trusted.calibration],
         name=out.stem,
     )
     progress(2, EXPORT_STEPS, "comparing with PyTorch")
     positions = _positions(design.target, teaching.dataset.header.answer_tokens)
-    memory = MemoryOptions(threads=options.threads, ctx_size=positions)
+    # PyTorch sees the whole of every answer.
+    memory = MemoryOptions(threads=options.threads, ctx_size=positions, draft_window=0)
     with open_pair(PairOptions(model, written, memory=memory)) as pair:
         if pair.drafter is None:
             raise ValueError("a pair with a drafter came without it")
