@@ -4,7 +4,8 @@ Over a long run the best length k of a draft maximises ``1 + a_1 + ... + a_k - r
 a_j is the chance that the first j drafts are accepted, T(k) the seconds of scoring k, and ``rate``
 the tokens per second that are being achieved. (The paper stops at the first drop, since its T is
 smooth; T is jagged on CPUs, so all k are looked at. Any k is exact: a token is committed only
-because the target chose it.) Whether to draft at all, and how many rows, is decided by what the
+because the target chose it. And T is that of the depth where the run is: the longer the context,
+the dearer a row.) Whether to draft at all, and how many rows, is decided by what the
 last drafts were worth in the same measure.
 
 Where drafting does not pay, rounds are plain, and their taps wait. Now and then a *shadow* of one
@@ -82,14 +83,20 @@ def _drawn(table: tuple[float, ...], at: int, seconds: float) -> tuple[float, ..
 
 
 class Auto:
-    """One run's decisions; ``temperatures`` [block] calibrate the confidences."""
+    """A run's decisions, from ``position`` on; ``temperatures`` [block] calibrate confidences."""
 
     patient = True
 
     def __init__(
-        self, costs: Costs, temperatures: Sequence[float] = (), *, live: bool = False
+        self,
+        costs: Costs,
+        temperatures: Sequence[float] = (),
+        *,
+        live: bool = False,
+        position: int = 0,
     ) -> None:
-        self._costs = costs
+        self._costs = costs.at(position)
+        self._position = position
         self._live = live
         self._temperatures = tuple(temperatures)
         self._seconds = self._tokens = 0.0  # remembered
@@ -153,6 +160,8 @@ class Auto:
         self._since_plain = self._since_plain + 1 if outcome.scored else 0
         if self._live:
             self._costs = followed(self._costs, outcome, self._rows)
+        self._position += tokens
+        self._costs = self._costs.at(self._position)
         seconds = self._costs.score[outcome.scored] + self._costs.draft[self._rows]
         if self._rows:
             seconds += self._costs.injecting(self._waiting)
@@ -199,8 +208,11 @@ class Auto:
         self._age = 0
 
 
-def make_schedule(options: ScheduleOptions) -> Schedule:
-    """The schedule of one run; raises ValueError for ``auto`` without its costs."""
+def make_schedule(options: ScheduleOptions, position: int = 0) -> Schedule:
+    """The schedule of one run that drafts from ``position`` on.
+
+    Raises ValueError for ``auto`` without its costs.
+    """
     match options.kind:
         case "fixed":
             return WHOLE_DRAFT
@@ -208,4 +220,4 @@ def make_schedule(options: ScheduleOptions) -> Schedule:
             return WhileConfident(options.p_min or 0.0)
     if options.costs is None:
         raise ValueError("auto decides by costs, and was given none")
-    return Auto(options.costs, options.temperatures, live=options.live_costs)
+    return Auto(options.costs, options.temperatures, live=options.live_costs, position=position)

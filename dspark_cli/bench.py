@@ -121,7 +121,7 @@ class OracleArm:
             room=self.pair.room,
             limit=tokens,
             ends=lambda token: "eog" if self.pair.vocabulary.is_eog(token) else None,
-            schedule=make_schedule(self.schedule),
+            schedule=make_schedule(self.schedule, len(prompt)),
         ):
             statistics.add(event)
             if isinstance(event, Round):
@@ -158,7 +158,7 @@ class Measured:
 class Bounds:
     """What the measured costs allow, as multiples of plain decoding."""
 
-    costs: Costs
+    costs: Costs  # at the depth of the first prompt
     hindsight: float | None  # with this drafter, every draft as long as it is right
     perfect: float | None  # with a drafter that is always right
 
@@ -287,12 +287,13 @@ def find_bounds(
 
     Raises UsageError without a drafter, InterruptedRunError after Ctrl-C.
     """
-    texts = []
+    texts, here = [], []
     for index, prompt in enumerate(prompts):
         texts.append(watch(pair, prompt.tokens, tokens).right)
+        here.append(costs.at(len(prompt.tokens)))
         progress(index + 1, len(prompts), f"{index + 1} prompts")
     always = [[costs.longest] * len(right) for right in texts]
-    return Bounds(costs, speed_bound(texts, costs), speed_bound(always, costs))
+    return Bounds(here[0], speed_bound(texts, here), speed_bound(always, here))
 
 
 def fitting(

@@ -27,8 +27,11 @@ def least_seconds(right: Sequence[int], costs: Costs) -> float:
     return best[0]
 
 
-def speed_bound(texts: Sequence[Sequence[int]], costs: Costs) -> float | None:
-    """The best speed over some texts as a multiple of plain decoding; None without a token."""
-    tokens = sum(len(right) for right in texts)
-    least = sum(least_seconds(right, costs) for right in texts)
-    return tokens * costs.score[0] / least if least else None
+def speed_bound(texts: Sequence[Sequence[int]], costs: Sequence[Costs]) -> float | None:
+    """The best speed over some texts, each with its costs, as a multiple of plain decoding.
+
+    None without a token.
+    """
+    plain = sum(len(right) * cost.score[0] for right, cost in zip(texts, costs, strict=True))
+    least = sum(least_seconds(right, cost) for right, cost in zip(texts, costs, strict=True))
+    return plain / least if least else None

@@ -7,7 +7,7 @@ the version of llama.cpp. A file that is damaged or of another format is as good
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -15,10 +15,10 @@ from platformdirs import user_cache_path
 from dspark_cli.errors import DsparkError
 from dspark_cli.files import write_atomically
 from dspark_cli.plan import Plan
-from dspark_cli.schedule import Costs
+from dspark_cli.schedule import Costs, Growth
 from dspark_cli.versions import versions
 
-FORMAT = 2
+FORMAT = 3
 
 
 def calibration_path(plan: Plan) -> Path:
@@ -68,16 +68,25 @@ def load_calibration(path: Path, longest: int) -> Calibration | None:
             for name in ("score", "draft", "inject", "temperatures")
         )
         batch, row = inject
-        costs = Costs(score, draft, (batch, row))
+        growth = _growth(document["growth"])
+        costs = Costs(score, draft, (batch, row), int(document["depth"]), growth)
         usable = document["format"] == FORMAT and costs.longest == longest
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"is no calibration: {error}") from None
-    sound = all(map(math.isfinite, score + draft + inject)) and all(
+    grown = growth.score + growth.draft if growth else ()
+    sound = all(map(math.isfinite, score + draft + inject + grown)) and all(
         0 < t < math.inf for t in temperatures
     )
     if not usable or not sound:
         raise ValueError("is a calibration of another kind")
     return Calibration(costs, temperatures)
+
+
+def _growth(document: dict[str, list[float]] | None) -> Growth | None:
+    if document is None:
+        return None
+    score, draft = (tuple(map(float, document[name])) for name in ("score", "draft"))
+    return Growth(score, draft)
 
 
 def save_calibration(path: Path, calibration: Calibration) -> bool:
@@ -87,6 +96,8 @@ def save_calibration(path: Path, calibration: Calibration) -> bool:
         "score": list(calibration.costs.score),
         "draft": list(calibration.costs.draft),
         "inject": list(calibration.costs.inject),
+        "depth": calibration.costs.depth,
+        "growth": asdict(calibration.costs.growth) if calibration.costs.growth else None,
         "temperatures": list(calibration.temperatures),
     }
     try:

@@ -215,7 +215,7 @@ class _Judge:
             room=self.pair.room,
             limit=self.limit,
             ends=lambda token: "eog" if self.pair.vocabulary.is_eog(token) else None,
-            schedule=make_schedule(self.schedule),
+            schedule=make_schedule(self.schedule, len(self.prompt)),
         ):
             if isinstance(event, Round):
                 rounds.append(event)

@@ -94,7 +94,8 @@ class Decoding:
     """One run: a prompt, its continuation, and where it stands.
 
     ``room`` is the number of positions the run may fill; ``limit`` the number of tokens it may
-    commit, None for no limit. Iterating yields Prefill, then Round, then one Finish.
+    commit, None for no limit. ``position`` counts the tokens of the prompt that both memories hold
+    already. Iterating yields Prefill, then Round, then one Finish.
     """
 
     target: Target
@@ -106,15 +107,16 @@ class Decoding:
     ends: Ends = lambda _: None
     schedule: Schedule = WHOLE_DRAFT
     clock: Callable[[], float] = time.perf_counter
-    position: int = field(init=False, default=0)  # tokens in the target's memory
+    position: int = 0  # tokens in the target's memory
     produced: int = field(init=False, default=0)
     last: int = field(init=False)  # the newest token, not in memory yet
     _pending: list[np.ndarray] = field(init=False, default_factory=list)  # taps, in order
-    _fed: int = field(init=False, default=0)  # positions whose taps the drafter has
+    _fed: int = field(init=False)  # positions whose taps the drafter has
     _injecting: float = field(init=False, default=0.0)  # seconds, of the round under way
 
     def __post_init__(self) -> None:
         self.last = self.prompt[-1]
+        self._fed = self.position
 
     def __iter__(self) -> Iterator[Event]:
         try:

@@ -102,7 +102,7 @@ class Generation:
             room=pair.room,
             limit=None if options.n_predict < 0 else options.n_predict,
             ends=self._ends,
-            schedule=make_schedule(options.schedule),
+            schedule=make_schedule(options.schedule, len(self._prompt)),
         )
         try:
             for event in decoding:

@@ -15,16 +15,18 @@ import numpy as np
 
 from dspark_cli.confidence import Outcomes
 from dspark_cli.decode import Decoding
-from dspark_cli.engine.drafter import Drafter
 from dspark_cli.engine.sampler import argmax
-from dspark_cli.engine.target import Target
 from dspark_cli.errors import InterruptedRunError, UsageError
 from dspark_cli.events import Finish
 from dspark_cli.pair import Pair
-from dspark_cli.schedule import Costs, Cut, Outcome
+from dspark_cli.schedule import Costs, Cut, Growth, Outcome
 
 DEPTH = 128  # tokens in memory while measuring, at most half the context
+DEEP = 2048  # tokens in memory while measuring what more of them cost, at most
+LEAST_DESCENT = 256  # tokens between the two, or the difference drowns in noise
+MOST_FILLING = 60.0  # seconds
 FEWEST_TURNS, MOST_TURNS = 2, 25  # every length is timed once a turn, and the median counts
+GROWTH_TURNS = 10
 INJECTIONS = 3
 INJECTED = (1, 9)  # rows of the timed injections, which tell a batch from a row
 LEAST_CHANCE = 1e-6  # a confidence of 0 or 1 has no logit
@@ -140,56 +142,142 @@ def measure_costs(
     Raises UsageError without a drafter, or where the context is too small to measure in.
     """
     began = clock()
-    drafter, target = pair.drafter, pair.target
-    if drafter is None:
-        raise UsageError("there is no drafter whose costs could be measured")
-    longest = drafter.draft_max
-    beyond = INJECTIONS * sum(INJECTED) + longest + 1
+    bench = Timing(pair)
+    beyond = INJECTIONS * sum(INJECTED) + bench.longest + 1
     depth = min(DEPTH, pair.room - beyond)
     if depth < 1:
         raise UsageError(
             f"-c {pair.room} is too small to measure in, wanted at least {beyond + 1}"
         )
-    tokens = [(at * STRIDE) % len(pair.vocabulary) for at in range(depth + beyond)]
-    pair.clear()
-    for begin in range(0, depth, target.chunk):
-        chunk = tokens[begin : min(begin + target.chunk, depth)]
-        target.read(chunk, begin)
-        drafter.observe(target.taps(len(chunk)), begin)
-    score: list[list[float]] = [[] for _ in range(longest + 1)]
-    draft: list[list[float]] = [[] for _ in range(longest + 1)]
+    bench.fill(depth)
     for turn in range(MOST_TURNS):
-        # Plain passes follow one another, which saves llama.cpp the making of another graph;
-        # scored drafts change their length.
-        target.rehearse(tokens[depth : depth + 1], depth, kept=1)
-        for length in range(longest + 1):
-            rows = tokens[depth : depth + length + 1]
-            # A pass costs what it takes to go back in it, as if half of the draft were rejected.
-            score[length].append(target.rehearse(rows, depth, kept=1 + length // 2))
-            if length:
-                draft[length].append(drafter.propose(tokens[depth], depth, length).seconds)
+        bench.take_turn()
         progress(turn + 1, MOST_TURNS)
         if turn + 1 >= FEWEST_TURNS and clock() - began > seconds:
             break
-    inject = _measure_injections(pair.target, drafter, tokens, depth)
+    score, draft = bench.medians()
+    inject = bench.injections()
     pair.clear()
-    return Costs(
-        score=tuple(median(times) for times in score),
-        draft=(0.0, *(median(times) for times in draft[1:])),
-        inject=inject,
+    return Costs(score, draft, inject, depth)
+
+
+def measure_growth(
+    pair: Pair,
+    *,
+    seconds: float = MOST_FILLING,
+    turns: int = GROWTH_TURNS,
+    progress: Callable[[float, float], None] = lambda _done, _all: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Growth | None:
+    """What every position of the context adds to the costs; the pair's memory is empty afterwards.
+
+    Times the pair twice, before and after filling its memory for at most ``seconds``. Nothing
+    grows as far as is known where filling so little that it tells nothing would take longer; None
+    where the context holds too little. Raises UsageError without a drafter.
+    """
+    bench = Timing(pair)
+    shallow = min(DEPTH, pair.room)
+    deep = min(DEEP, pair.room - bench.longest - 1)
+    if deep - shallow < LEAST_DESCENT:
+        return None
+    began = clock()
+    bench.fill(shallow)
+    if (clock() - began) / shallow * LEAST_DESCENT > seconds:
+        pair.clear()
+        return Growth((0.0,) * (bench.longest + 1), (0.0,) * (bench.longest + 1))
+    found = []
+    for half in range(2):
+        if half:
+            began = clock()
+            while bench.depth < deep and clock() - began < seconds:
+                bench.fill(min(bench.depth + DEPTH, deep))
+        depth = bench.depth
+        for turn in range(turns):
+            bench.take_turn()
+            progress((half + (turn + 1) / turns) / 2, 1.0)
+        found.append((depth, *bench.medians()))
+    pair.clear()
+    (before, *first), (after, *second) = found
+    score, draft = (
+        [(late - early) / (after - before) for early, late in zip(*tables, strict=True)]
+        for tables in zip(first, second, strict=True)
     )
+    return Growth(straightened(score), (0.0, *straightened(draft[1:])))
 
 
-def _measure_injections(
-    target: Target, drafter: Drafter, tokens: Sequence[int], position: int
-) -> tuple[float, float]:
-    """Seconds of an injection: of any batch, and of every row."""
-    few, many = INJECTED[0], min(INJECTED[1], target.chunk)
-    taken: dict[int, list[float]] = {rows: [] for rows in (few, many)}
-    for _ in range(INJECTIONS):
-        for rows in (few, many):
-            target.read(tokens[position : position + rows], position)
-            taken[rows].append(drafter.observe(target.taps(rows), position))
-            position += rows
-    per_row = max(median(taken[many]) - median(taken[few]), 0.0) / (many - few)
-    return max(median(taken[few]) - few * per_row, 0.0), per_row
+def straightened(growth: Sequence[float]) -> tuple[float, ...]:
+    """A straight line through measured growths, at least 0: every further row adds as much.
+
+    Each alone is the small difference of two noisy times.
+    """
+    if len(growth) < 2:  # noqa: PLR2004  one point is no line
+        return tuple(max(value, 0.0) for value in growth)
+    rows = np.arange(len(growth))
+    slope, first = np.polyfit(rows, growth, 1)
+    return tuple(max(float(first + slope * row), 0.0) for row in rows)
+
+
+class Timing:
+    """Times passes over a memory that it fills with other text."""
+
+    def __init__(self, pair: Pair) -> None:
+        """Raises UsageError without a drafter."""
+        if pair.drafter is None:
+            raise UsageError("there is no drafter whose costs could be measured")
+        self._target, self._drafter = pair.target, pair.drafter
+        self._vocabulary = len(pair.vocabulary)
+        self.longest = pair.drafter.draft_max
+        self.depth = 0  # positions in memory
+        self._score: list[list[float]] = [[] for _ in range(self.longest + 1)]
+        self._draft: list[list[float]] = [[] for _ in range(self.longest + 1)]
+        pair.clear()
+
+    def _tokens(self, count: int) -> list[int]:
+        """What comes next: tokens from all over the vocabulary."""
+        return [(at * STRIDE) % self._vocabulary for at in range(self.depth, self.depth + count)]
+
+    def fill(self, depth: int) -> None:
+        """Read on up to a depth of the context, and forget the times taken above it."""
+        for times in (*self._score, *self._draft):
+            times.clear()
+        while self.depth < depth:
+            self._read(min(self._target.chunk, depth - self.depth))
+
+    def _read(self, rows: int) -> float:
+        """Read some tokens into both memories; returns the seconds of injecting their taps."""
+        self._target.read(self._tokens(rows), self.depth)
+        seconds = self._drafter.observe(self._target.taps(rows), self.depth)
+        self.depth += rows
+        return seconds
+
+    def take_turn(self) -> None:
+        """Time every length once, scored and drafted."""
+        tokens = self._tokens(self.longest + 1)
+        # Plain passes follow one another, which saves llama.cpp the making of another graph;
+        # scored drafts change their length.
+        self._target.rehearse(tokens[:1], self.depth, kept=1)
+        for length in range(self.longest + 1):
+            # A pass costs what it takes to go back in it, as if half of the draft were rejected.
+            seconds = self._target.rehearse(tokens[: length + 1], self.depth, kept=1 + length // 2)
+            self._score[length].append(seconds)
+            if length:
+                self._draft[length].append(
+                    self._drafter.propose(tokens[0], self.depth, length).seconds
+                )
+
+    def medians(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Seconds of scoring 0, 1, ... draft tokens, and of drafting as many."""
+        return (
+            tuple(median(times) for times in self._score),
+            (0.0, *(median(times) for times in self._draft[1:])),
+        )
+
+    def injections(self) -> tuple[float, float]:
+        """Seconds of an injection: of any batch, and of every row."""
+        few, many = INJECTED[0], min(INJECTED[1], self._target.chunk)
+        taken: dict[int, list[float]] = {rows: [] for rows in (few, many)}
+        for _ in range(INJECTIONS):
+            for rows in (few, many):
+                taken[rows].append(self._read(rows))
+        per_row = max(median(taken[many]) - median(taken[few]), 0.0) / (many - few)
+        return max(median(taken[few]) - few * per_row, 0.0), per_row

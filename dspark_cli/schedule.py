@@ -5,7 +5,7 @@ other; it is only faster or slower. The loop asks, and does what it is told.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
 from dspark_cli.errors import UsageError
@@ -19,12 +19,15 @@ class Costs:
 
     ``score[k]`` scores k draft tokens and the newest one, ``draft[m]`` drafts m rows; ``draft[0]``
     is 0. Both reach to the block size. ``inject`` is what injecting takes: any batch of rows, and
-    every row of it.
+    every row of it. All are those of a context of ``depth`` positions, to which every further one
+    adds its ``growth``, where that is known: attention looks at all of them.
     """
 
     score: tuple[float, ...]
     draft: tuple[float, ...]
     inject: tuple[float, float] = (0.0, 0.0)
+    depth: int = 0
+    growth: "Growth | None" = None
 
     def __post_init__(self) -> None:
         if len(self.score) != len(self.draft) or len(self.score) < 2:  # noqa: PLR2004
@@ -33,6 +36,8 @@ class Costs:
             raise ValueError("costs are seconds: above 0 for scoring, 0 for drafting nothing")
         if min(self.inject) < 0:
             raise ValueError("costs of injecting are seconds, 0 or more")
+        if self.growth and not len(self.growth.score) == len(self.growth.draft) == len(self.score):
+            raise ValueError("every cost has its growth")
 
     @property
     def longest(self) -> int:
@@ -41,6 +46,34 @@ class Costs:
     def injecting(self, rows: int) -> float:
         """Seconds for feeding the drafter ``rows`` rows at once."""
         return self.inject[0] + self.inject[1] * rows if rows else 0.0
+
+    def at(self, depth: int) -> "Costs":
+        """What everything takes in a context of ``depth`` positions, if that is deeper."""
+        further = depth - self.depth
+        if self.growth is None or further <= 0:
+            return self
+        return replace(
+            self,
+            score=_grown(self.score, self.growth.score, further),
+            draft=_grown(self.draft, self.growth.draft, further),
+            depth=depth,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Seconds that every position of the context adds to scoring k drafts, to drafting m rows."""
+
+    score: tuple[float, ...]
+    draft: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if min(self.score) < 0 or min(self.draft) < 0 or self.draft[0] != 0:
+            raise ValueError("a longer context makes nothing faster")
+
+
+def _grown(table: tuple[float, ...], growth: tuple[float, ...], by: int) -> tuple[float, ...]:
+    return tuple(cost + by * more for cost, more in zip(table, growth, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ The real loop runs over fakes whose clock advances by a table of costs, so every
 arithmetic. Tables are milliseconds measured on 2 cores for SmolLM2 (F32, F16, 4 bits).
 """
 
+from dataclasses import replace
 from itertools import accumulate
 from operator import mul
 
@@ -15,7 +16,7 @@ from dspark_cli.auto import Auto, best_length, draft_worth, followed
 from dspark_cli.bounds import least_seconds, speed_bound
 from dspark_cli.decode import Decoding
 from dspark_cli.events import Round
-from dspark_cli.schedule import Costs, Cut, Outcome
+from dspark_cli.schedule import Costs, Cut, Growth, Outcome
 
 DRAFT = (0.0, 1.9, 2.8, 4.0, 4.5, 5.8)  # with an injection
 TABLES = {
@@ -35,7 +36,8 @@ class TableTarget(CountingTarget):
 
     def score(self, tokens, position):
         scored = super().score(tokens, position)
-        return type(scored)(scored.logits, self._clock.spend(self._costs.score[len(tokens) - 1]))
+        seconds = self._costs.at(position).score[len(tokens) - 1]
+        return type(scored)(scored.logits, self._clock.spend(seconds))
 
 
 class TableDrafter(ChainDrafter):
@@ -189,8 +191,8 @@ def test_hindsight_drafts_only_where_it_pays():
     costs = Costs((10.0, 30.0, 50.0), (0.0, 1.0, 2.0))
 
     assert least_seconds([2] * 6, costs) == 60.0
-    assert speed_bound([[2] * 6], costs) == 1.0
-    assert speed_bound([], costs) is None
+    assert speed_bound([[2] * 6], [costs]) == 1.0
+    assert speed_bound([], []) is None
 
 
 def test_no_text_is_drafted_beyond_its_end():
@@ -214,6 +216,75 @@ def test_no_run_is_faster_than_hindsight(costs):
         run = [known[at + offset] for offset in range(costs.longest)]
         right.append(run.index(False) if False in run else costs.longest)
     assert least_seconds(right, costs) <= took
+
+
+# --- depth -----
+
+# Milliseconds of SmolLM2 F32 at 128 tokens of context, and what every further one adds to them:
+# a batch that costs little more than a token becomes several times as dear.
+DEEPENING = Costs(
+    (31.9, 37.4, 42.8, 48.5, 54.1, 59.2),
+    DRAFT,
+    depth=128,
+    growth=Growth((0.015, 0.029, 0.047, 0.062, 0.073, 0.084), (0.0,) * 6),
+)
+
+
+def test_costs_grow_with_the_context():
+    """Linearly, from the depth where they were measured; above it they are as measured."""
+    assert DEEPENING.at(128) is DEEPENING.at(0) is DEEPENING
+    assert DEEPENING.at(1128).score[0] == pytest.approx(31.9 + 15)
+    assert DEEPENING.at(628).at(1128).score == pytest.approx(DEEPENING.at(1128).score)
+    assert DEEPENING.at(1128).draft == DRAFT
+    assert Costs((1.0, 2.0), (0.0, 1.0)).at(1000).score == (1.0, 2.0)
+
+
+def test_what_pays_in_a_short_context_is_left_alone_in_a_long_one():
+    """Half of the tokens are guessed: a table that knows of the depth ends it where it loses."""
+
+    known = np.random.default_rng(5).random(8000) < 0.5
+
+    def run(costs, position):
+        clock = Clock()
+        drafter = TableDrafter(DEEPENING, clock, lambda at: known[at], lambda _: 0.5)
+        target = TableTarget(DEEPENING, clock)
+        prompt = list(range(250)) * (position // 250 + 1)
+        decoding = Decoding(
+            target, drafter, prompt[: position + 1], greedy, room=100_000, limit=512,
+            schedule=Auto(costs, position=position + 1), clock=clock,
+        )  # fmt: skip
+        rounds = [event for event in decoding if isinstance(event, Round)]
+        took = sum(event.seconds for event in rounds)
+        drafted = sum(event.scored > 0 for event in rounds) / len(rounds)
+        plainly = sum(DEEPENING.at(position + at).score[0] for at in range(512))
+        return plainly / took, drafted
+
+    blind = replace(DEEPENING, growth=None)
+    assert run(DEEPENING, 100) == pytest.approx(run(blind, 100), rel=0.1)
+    assert run(DEEPENING, 100)[0] > 1.15
+    assert run(blind, 6000)[0] < 0.8
+    speed, drafted = run(DEEPENING, 6000)
+    assert speed > 0.98
+    assert drafted < 0.1
+
+
+@pytest.mark.parametrize(
+    ("score", "draft"),
+    [((1.0,), (0.0,)), ((1.0, -1.0), (0.0, 0.0)), ((1.0, 1.0), (0.5, 0.0))],
+)
+def test_a_growth_that_cannot_be_is_refused(score, draft):
+    with pytest.raises(ValueError, match=r"growth|nothing faster"):
+        Costs((1.0, 2.0), (0.0, 1.0), growth=Growth(score, draft))
+
+
+def test_hindsight_knows_the_depth_of_every_text():
+    """Each text is weighed by its own costs."""
+    near, far = DEEPENING, DEEPENING.at(8000)
+    right = [5] * 60
+
+    both = speed_bound([right, right], [near, far])
+
+    assert speed_bound([right], [far]) < both < speed_bound([right], [near])
 
 
 # --- live costs -----

@@ -6,11 +6,13 @@ import pytest
 from fakes import CountingTarget, greedy, half_knowing, perfect, wrong
 from pairs import write_rigged_drafter, write_rigged_target
 
+from dspark_cli import MemoryOptions, PairOptions, open_pair
 from dspark_cli.auto import make_schedule
 from dspark_cli.decode import Decoding
 from dspark_cli.errors import UsageError
 from dspark_cli.events import Round
-from dspark_cli.schedule import FIXED, WHOLE_DRAFT, ScheduleOptions, WhileConfident
+from dspark_cli.measure import measure_growth, straightened
+from dspark_cli.schedule import FIXED, WHOLE_DRAFT, Growth, ScheduleOptions, WhileConfident
 
 
 def step_by_seven(token: int) -> int:
@@ -189,6 +191,25 @@ def test_auto_measures_once_and_keeps_what_it_found(knowing, dspark):
     assert first.document[shape] == second.document[shape]
 
 
+def test_what_a_longer_context_costs_is_found_out_when_a_run_may_get_there(knowing, dspark):
+    """Once, and kept; whoever wants a short text does not wait for it."""
+    target, drafter, cache = knowing
+
+    def growth(*more):
+        done = dspark(*auto_words(target, drafter, *more))
+        assert done.code == 0, done.err
+        (kept,) = cache.rglob("*.json")
+        return json.loads(kept.read_text())["growth"], "tokens of context" in done.err
+
+    assert growth() == (None, False)
+    assert growth("-c", 600, "-n", 500) == (None, False)
+    found, told = growth("-n", 1100)
+    assert told
+    assert len(found["score"]) == len(found["draft"]) == 5
+    assert min(found["score"]) >= 0
+    assert growth("-n", 1100) == (found, False)
+
+
 def test_auto_leaves_the_text_as_it_is(knowing, dspark):
     """Whatever it decides, the target chooses."""
     target, drafter, _ = knowing
@@ -202,8 +223,8 @@ def test_auto_leaves_the_text_as_it_is(knowing, dspark):
     assert checked.code == 0
 
 
-FORGED = b"""{"format": 2, "score": %b, "draft": [0, 1, 1, 1, 1], "inject": %b,
- "temperatures": %b}"""
+FORGED = b"""{"format": 3, "score": %b, "draft": [0, 1, 1, 1, 1], "inject": %b,
+ "temperatures": %b, "depth": %b, "growth": %b}"""
 
 
 @pytest.mark.parametrize(
@@ -214,9 +235,12 @@ FORGED = b"""{"format": 2, "score": %b, "draft": [0, 1, 1, 1, 1], "inject": %b,
         b"[1]",
         b"\xff",
         b'{"format": 2, "score": [1], "draft": [0]}',
-        FORGED % (b"[1e999, 1, 1, 1, 1]", b"[0, 0]", b"[]"),
-        FORGED % (b"[1, 1, 1, 1, 1]", b"[0]", b"[]"),
-        FORGED % (b"[1, 1, 1, 1, 1]", b"[0, 0]", b"[0]"),
+        FORGED % (b"[1e999, 1, 1, 1, 1]", b"[0, 0]", b"[]", b"9", b"null"),
+        FORGED % (b"[1, 1, 1, 1, 1]", b"[0]", b"[]", b"9", b"null"),
+        FORGED % (b"[1, 1, 1, 1, 1]", b"[0, 0]", b"[0]", b"9", b"null"),
+        FORGED % (b"[1, 1, 1, 1, 1]", b"[0, 0]", b"[]", b"1e999", b"null"),
+        FORGED % (b"[1, 1, 1, 1, 1]", b"[0, 0]", b"[]", b"9", b"{}"),
+        FORGED % (b"[1, 1, 1, 1, 1]", b"[0, 0]", b"[]", b"9", b'{"score": [-1], "draft": [0]}'),
     ],
 )
 def test_a_damaged_table_is_measured_anew(knowing, dspark, content):
@@ -230,7 +254,7 @@ def test_a_damaged_table_is_measured_anew(knowing, dspark, content):
 
     assert done.code == 0
     assert "measuring anew" in done.err
-    assert json.loads(kept.read_text())["format"] == 2
+    assert json.loads(kept.read_text())["format"] == 3
 
 
 def test_auto_is_the_default_where_there_is_something_to_decide_by(knowing, dspark):
@@ -344,6 +368,9 @@ def test_a_calibration_is_what_auto_decides_by(knowing, dspark, tmp_path):
     assert len(found["score_seconds"]) == len(found["draft_seconds"]) == 5
     assert found["draft_seconds"][0] == 0
     assert min(found["score_seconds"]) > 0
+    assert len(found["score_seconds_per_position"]) == 5
+    assert min(found["score_seconds_per_position"] + found["draft_seconds_per_position"]) >= 0
+    assert found["depth"] == 128
     assert len(found["temperatures"]) == 4
     assert found["labels"][0] >= 80
     (kept,) = cache.rglob("*.json")
@@ -390,3 +417,26 @@ def test_a_cache_that_cannot_be_written_to_is_a_warning(knowing, dspark, tmp_pat
 
     assert done.code == 0
     assert "cannot be written to, so nothing is kept" in done.err
+
+
+# --- growth -------------------------------------------------------------------------------------
+
+
+def test_growth_is_a_straight_line_over_the_rows():
+    """Noise of one length is not taken for its nature, and nothing gets faster."""
+    assert straightened([1.0, 2.0, 3.0]) == pytest.approx((1.0, 2.0, 3.0))
+    assert straightened([1.0, 3.0, 2.0, 4.0]) == pytest.approx((1.3, 2.1, 2.9, 3.7))
+    assert straightened([-3.0, -1.0, 1.0]) == pytest.approx((0.0, 0.0, 1.0))
+    assert straightened([-2.0]) == (0.0,)
+
+
+def test_growth_is_not_looked_for_where_that_would_take_long(knowing):
+    """A model that reads slowly does not fill its memory; a short context holds too little."""
+    target, drafter, _ = knowing
+    slow = iter(range(0, 10_000, 100))
+    for ctx_size, expected in ((1024, Growth((0.0,) * 5, (0.0,) * 5)), (300, None)):
+        memory = MemoryOptions(ctx_size=ctx_size, threads=1)
+        with open_pair(PairOptions(target, drafter, memory=memory)) as pair:
+            found = measure_growth(pair, seconds=1.0, clock=lambda: next(slow))
+            assert pair.target.context.held == 0
+        assert found == expected

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths
-from dspark_cli.cli.schedules import prepared
+from dspark_cli.cli.schedules import Scheduler
 from dspark_cli.errors import INTERRUPTED_EXIT_CODE, InterruptedRunError, UsageError
 from dspark_cli.options import MemoryOptions, PairOptions
 from dspark_cli.prompts import Prompt, read_jsonl
@@ -130,7 +130,8 @@ def bench(
         comparison = Comparison(
             pair, alone, kinds, trials, n_predict, depth, oracle=oracle, peer=peer
         )
-        auto = prepared(pair, ScheduleOptions("auto"), kept=not no_calibration)
+        scheduler = Scheduler(pair, ScheduleOptions("auto"), kept=not no_calibration)
+        auto = scheduler.reaching(pair.room)
         try:
             found = comparison.run(texts, auto)
         except InterruptedRunError:

@@ -1,6 +1,7 @@
 """``dspark calibrate``: what a pair costs on this machine, and what its confidences are worth."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,7 +76,7 @@ def calibrate(
     require_llama()
     from dspark_cli.calibration import Calibration, calibration_path, save_calibration
     from dspark_cli.confidence import calibrate_crosswise
-    from dspark_cli.measure import measure_confidences, measure_costs
+    from dspark_cli.measure import measure_confidences, measure_costs, measure_growth
     from dspark_cli.native.interrupt import ctrl_c_sets_flag
     from dspark_cli.pair import open_pair
 
@@ -89,6 +90,9 @@ def calibrate(
         try:
             with training_progress("measuring costs", "") as progress:
                 costs = measure_costs(pair, progress=lambda done, all_: progress(done, all_, ""))
+            with training_progress("measuring a longer context", "") as progress:
+                growth = measure_growth(pair, progress=lambda done, all_: progress(done, all_, ""))
+            costs = replace(costs, growth=growth)
             if shape.has_confidence:
                 questions = tokenized(pair, texts, limit or PROMPTS)
                 with training_progress("measuring confidences", "") as progress:
@@ -159,6 +163,9 @@ def as_json(costs: "Costs", positions: "list[PositionCalibration]") -> JsonObjec
         "score_seconds": [*costs.score],
         "draft_seconds": [*costs.draft],
         "inject_seconds": [*costs.inject],
+        "depth": costs.depth,
+        "score_seconds_per_position": [*costs.growth.score] if costs.growth else None,
+        "draft_seconds_per_position": [*costs.growth.draft] if costs.growth else None,
         "temperatures": [item.temperature for item in positions],
         "labels": [item.labels for item in positions],
         "calibration_error_before": [item.error_before for item in positions],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths, schedule_options
-from dspark_cli.cli.schedules import prepared
+from dspark_cli.cli.schedules import Scheduler
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.equivalence import Comparison, Summary
 from dspark_cli.errors import (
@@ -189,7 +189,7 @@ class Examination:
             with live_progress() as loading:
                 pair = owned.enter_context(open_planned(plan, progress=loading.loading))
             tokenized = [self._tokens(pair, source, prompt) for prompt in prompts]
-            schedule = prepared(pair, self.schedule, kept=self.calibrated)
+            schedule = Scheduler(pair, self.schedule, kept=self.calibrated).reaching(pair.room)
             progress = owned.enter_context(check_progress(len(prompts)))
             try:
                 for prompt, tokens in zip(prompts, tokenized, strict=True):

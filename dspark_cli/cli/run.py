@@ -10,7 +10,7 @@ from dspark_cli.cli import params
 from dspark_cli.cli.llama import require_llama
 from dspark_cli.cli.models import pair_paths, schedule_options
 from dspark_cli.cli.outlet import Outlet, choose_outlet
-from dspark_cli.cli.schedules import prepared
+from dspark_cli.cli.schedules import Scheduler
 from dspark_cli.cli.source import PromptSource, chat_options, source_of
 from dspark_cli.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -35,7 +35,6 @@ from dspark_cli.stats import Statistics
 
 if TYPE_CHECKING:
     from dspark_cli.generate import Generation
-    from dspark_cli.pair import Pair
     from dspark_cli.plan import Plan
 
 CONTEXT_SHIFT_REFUSED = "ctx_shift is not supported with draft-dspark capture, it will be disabled"
@@ -225,17 +224,20 @@ class Session:
             pair = owned.enter_context(open_planned(plan, progress=progress.loading))
             if self.verbose:
                 note(f"sizes {json.dumps(sizes_as_json(pair))}")
-            schedule = prepared(pair, self.schedule, kept=self.calibrated)
-            session = replace(self, options=replace(self.options, schedule=schedule))
+            scheduler = Scheduler(pair, self.schedule, kept=self.calibrated)
             for prompt in prompts:
-                session._answer(pair, prompt, progress, tally)  # noqa: SLF001  its own kind
+                self._answer(scheduler, prompt, progress, tally)
 
     def _answer(
-        self, pair: "Pair", prompt: Prompt | list[int], progress: LiveProgress, tally: Tally
+        self,
+        scheduler: Scheduler,
+        prompt: Prompt | list[int],
+        progress: LiveProgress,
+        tally: Tally,
     ) -> None:
         """One prompt's result or its failure; what ends the whole session is raised."""
         try:
-            self._generate(pair, prompt, progress, tally)
+            self._generate(scheduler, prompt, progress, tally)
         except StdoutError:
             raise
         except DsparkError as error:
@@ -243,11 +245,20 @@ class Session:
             self.outlet.failure(error, source_of(prompt))
 
     def _generate(
-        self, pair: "Pair", prompt: Prompt | list[int], progress: LiveProgress, tally: Tally
+        self,
+        scheduler: Scheduler,
+        prompt: Prompt | list[int],
+        progress: LiveProgress,
+        tally: Tally,
     ) -> None:
         from dspark_cli.generate import Generation
 
-        run = Generation(pair, self.source.tokens(pair, prompt), self.options)
+        pair = scheduler.pair
+        tokens = self.source.tokens(pair, prompt)
+        n_predict = self.options.n_predict
+        end = pair.room if n_predict < 0 else min(len(tokens) + n_predict, pair.room)
+        options = replace(self.options, schedule=scheduler.reaching(end))
+        run = Generation(pair, tokens, options)
         try:
             self.outlet.show(progress.watch(run))
         finally:

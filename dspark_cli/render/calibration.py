@@ -16,6 +16,12 @@ def calibration_table(document: JsonObject) -> Table:
     table.add_row("score, ms", *map(_milliseconds, columns["score_seconds"]))
     table.add_row("draft, ms", *map(_milliseconds, columns["draft_seconds"]))
     for name, key in (
+        ("score, ms for every 1000 tokens of context", "score_seconds_per_position"),
+        ("draft, ms for every 1000 tokens of context", "draft_seconds_per_position"),
+    ):
+        if key in columns:
+            table.add_row(name, *map(_per_thousand, columns[key]))
+    for name, key in (
         ("outcomes", "labels"),
         ("temperature", "temperatures"),
         ("calibration error", "calibration_error_before"),
@@ -28,6 +34,10 @@ def calibration_table(document: JsonObject) -> Table:
 
 def _milliseconds(value: JsonValue) -> str:
     return f"{value * 1e3:.1f}" if isinstance(value, float) else "n/a"
+
+
+def _per_thousand(value: JsonValue) -> str:
+    return f"{value * 1e6:.1f}" if isinstance(value, float) else "n/a"
 
 
 def _shown(value: JsonValue) -> str:
