@@ -176,7 +176,9 @@ def test_inspect_finds_that_the_pair_fits():
     document = json.loads(done.stdout)
     assert document["fits"] is True
     assert document["drafter"]["taps"] == [2, 8, 15, 22, 29]
-    assert document["sizes"]["drafter"]["n_batch"] == 4096 + 5
+    # It was trained on texts of up to 448 tokens, and keeps three quarters of that.
+    assert document["sizes"]["draft_window"] == 336
+    assert document["sizes"]["drafter"]["n_batch"] == 336 + 5
     # 5 taps of 576 floats for each of the 512 rows of a prefill chunk
     assert document["sizes"]["target"]["tap_bytes"] == 5 * 576 * 512 * 4
 
