@@ -4,6 +4,10 @@ Whatever a drafter has dropped, kept or taken back on the way, it must propose w
 proposes that is given the taps which it should still hold.
 """
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +16,7 @@ import pytest
 from pairs import (
     Drafter,
     Mutation,
+    Shape,
     Target,
     write_random_drafter,
     write_random_target,
@@ -183,6 +188,57 @@ def test_a_window_that_is_no_number_is_a_usage_error(dspark, target, drafter):
 
     assert outcome.code == 2
     assert "--draft-window" in outcome.err
+
+
+# --- a prompt of 32 thousand tokens --------------------------------------------------------------
+
+DEEP = 33_000  # tokens
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory) -> list[object]:
+    """Options of a run with a narrow pair that reads fast, and such a prompt."""
+    folder = tmp_path_factory.mktemp("deep")
+    narrow = Shape(
+        n_embd=32, n_head=2, n_head_kv=1, head_dim=16, n_layer=2, n_ff=48, context_length=65_536
+    )
+    target = write_random_target(folder / "target.gguf", shape=narrow)
+    drafter = write_random_drafter(folder / "drafter.gguf", target, taps=(0, 1))
+    tokens = folder / "tokens"
+    tokens.write_text(" ".join(map(str, (PROMPT * DEEP)[:DEEP])))
+    return [
+        "run", "-m", target.path, "-md", drafter.path, "--token-ids", tokens, "-c", 40_000,
+        "-fa", "off", "--schedule", "fixed",
+    ]  # fmt: skip
+
+
+def test_a_long_prompt_is_read_and_gone_on_from(deep, dspark):
+    """What came of its drafts is told at their depth; the drafter held its window alone."""
+    done = dspark(*deep, "-n", 40, "--json")
+
+    assert done.code == 0, done.err
+    found = done.document
+    assert (found["n_prompt"], found["n_predict"]) == (DEEP, 40)
+    (depth,) = found["acceptance_by_depth"]
+    assert (depth["from_position"], depth["to_position"]) == (32_768, 65_536)
+    assert depth["num_spec_steps"] == found["num_spec_steps"] > 0
+    assert found["sizes"]["drafter"]["n_ctx"] == 3328  # three quarters of 4096, a block, padded
+
+
+def test_a_long_prompt_can_be_interrupted_while_it_is_read(deep):
+    """Ctrl-C ends it with the next chunk at the latest, with a report of what was read."""
+    command = [sys.executable, "-m", "dspark_cli", *map(str, deep), "--jsonl"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        first = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+
+    assert first["event"] == "prefill"
+    assert first["done"] < DEEP
+    result = json.loads(out.splitlines()[-1])
+    assert process.returncode == 130
+    assert (result["finish_reason"], result["n_predict"]) == ("interrupted", 0)
+    assert b"Traceback" not in err
 
 
 # --- what llama.cpp's dflash graph knows beside -------------------------------------------------
